@@ -1,0 +1,1 @@
+"""Osmosis, self-hosted: evaluate LLM agents from your own git repository."""

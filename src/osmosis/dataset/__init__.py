@@ -1,0 +1,1 @@
+"""Dataset files as streams of rows: formats, validation, selection."""

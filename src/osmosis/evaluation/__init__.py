@@ -1,0 +1,1 @@
+"""The engine: runs one evaluation; knows nothing of the platform."""

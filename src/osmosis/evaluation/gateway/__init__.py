@@ -1,0 +1,1 @@
+"""The model gateway that a rollout's calls go through."""

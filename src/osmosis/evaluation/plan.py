@@ -1,0 +1,79 @@
+"""What an evaluation is given: the plan, the rows and the sink. Nothing here does work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from osmosis.wire.runner import LogLevel, ModelEndpoint, RowItem, RunError, Stage
+from osmosis.wire.samples import SampleRecord
+from osmosis.workspace.advanced import AdvancedSection
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """One evaluation, fully decided. Times in seconds.
+
+    ``code_dir`` is the workspace tree at the run's commit. ``work_dir`` is this run's scratch
+    directory. ``cache_dir`` keeps built environments and uv's cache of this workspace.
+    ``private_dirs`` must be invisible to user code (the platform's data directory).
+    """
+
+    run_id: str
+    name: str
+    code_dir: Path
+    work_dir: Path
+    cache_dir: Path
+    rollout: str
+    entrypoint: str
+    model_path: str
+    n: int = 1
+    batch_size: int = 1
+    pass_threshold: float = 1.0
+    agent_workflow_timeout_s: float = 450.0
+    grader_timeout_s: float = 150.0
+    selected_rows: int = 0
+    advanced: AdvancedSection = field(default_factory=AdvancedSection)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    endpoints: tuple[ModelEndpoint, ...] = field(default=(), repr=False)
+    private_dirs: tuple[Path, ...] = ()
+
+
+class RowSource(Protocol):
+    """The selected rows, in ``row_index`` order, read once and lazily."""
+
+    def __call__(self) -> AsyncIterator[RowItem]: ...
+
+
+class Sink(Protocol):
+    """Where an evaluation's results go. ``record`` waits while too many are unacknowledged."""
+
+    async def stage(self, stage: Stage) -> None: ...
+
+    def log(
+        self, level: LogLevel, step: str, message: str, details: dict[str, Any] | None = None
+    ) -> None: ...
+
+    async def record(self, record: SampleRecord) -> None: ...
+
+    async def artifact(self, rollout_id: str, relative_path: str, source: Path) -> None: ...
+
+    async def effective(self, values: dict[str, Any]) -> None: ...
+
+    async def flush(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an evaluation ended: ``finished``, ``failed`` (with ``error``) or ``stopped``."""
+
+    status: str
+    error: RunError | None = None
+    stop_reason: str | None = None
+
+
+Done = Set[tuple[int, int]]
+"""(row_index, run_index) pairs that are already recorded and must not run again."""

@@ -1,0 +1,1 @@
+"""Every number we report, defined once; pure functions."""

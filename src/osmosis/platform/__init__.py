@@ -1,0 +1,1 @@
+"""The server: accounts, workspaces, git, datasets, secrets, runs, pages."""

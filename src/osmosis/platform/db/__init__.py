@@ -1,0 +1,1 @@
+"""The database: models, sessions, migrations. Only the platform touches it."""

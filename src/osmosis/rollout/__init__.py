@@ -1,0 +1,1 @@
+"""The SDK that user code imports; knows nothing of the platform."""

@@ -1,0 +1,140 @@
+"""The runner API: what a worker and the platform say to each other under ``/api/runner``.
+
+Every call carries ``Authorization: Bearer <worker token>``; every call about a claimed run also
+carries ``X-Osmosis-Lease: <lease token>`` and is answered 409 ``LEASE_LOST`` once the lease
+belongs to somebody else, after which the worker must drop the run at once.
+
+    POST /api/runner/claim                     ClaimRequest -> 200 Claim | 204 (nothing within wait_s)
+    POST /api/runner/runs/{id}/heartbeat       HeartbeatRequest -> Heartbeat
+    GET  /api/runner/runs/{id}/code            tar stream of the commit's tree (uncompressed)
+    GET  /api/runner/runs/{id}/rows            NDJSON of RowItem, in row_index order
+    GET  /api/runner/runs/{id}/done            NDJSON of [row_index, run_index] already recorded
+    POST /api/runner/runs/{id}/records         NDJSON of SampleRecord -> RecordsAck (after commit)
+    POST /api/runner/runs/{id}/logs            LogBatch -> {}
+    PUT  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes -> {}
+    POST /api/runner/runs/{id}/finish          FinishRequest -> {}
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+LEASE_HEADER = "X-Osmosis-Lease"
+
+Stage = Literal[
+    "queued",
+    "cloning",
+    "installing",
+    "checking model",
+    "starting rollout",
+    "running",
+    "summarizing",
+]
+
+
+class ClaimRequest(BaseModel):
+    worker_id: str
+    wait_s: float = Field(default=20.0, ge=0, le=60)
+
+
+class ModelEndpoint(BaseModel):
+    """A named endpoint of the workspace (``osmosis model endpoint add``)."""
+
+    name: str
+    base_url: str
+    model: str | None = None
+    api_key: str | None = None
+
+
+class EvaluationSpec(BaseModel):
+    """One run, resolved: everything a worker needs to execute it. Holds secret values."""
+
+    run_id: str
+    name: str
+    workspace_id: str
+    generation: int
+    commit_sha: str
+    rollout: str
+    entrypoint: str
+    model_path: str
+    n: int
+    batch_size: int
+    pass_threshold: float
+    agent_workflow_timeout_s: float
+    grader_timeout_s: float
+    selected_rows: int
+    total_rows: int
+    dataset_name: str
+    advanced: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
+    endpoints: list[ModelEndpoint] = Field(default_factory=list)
+    resume: bool = False
+
+
+class Claim(BaseModel):
+    lease_token: str
+    lease_s: float
+    spec: EvaluationSpec
+
+
+class RowItem(BaseModel):
+    """One selected row, normalised as rollout-protocol.md §7 says. ``label`` is text or None."""
+
+    row_index: int
+    source_row: int
+    initial_messages: list[dict[str, Any]]
+    label: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class HeartbeatRequest(BaseModel):
+    stage: Stage | None = None
+    in_flight: int | None = None
+    waiting_for: str | None = None
+    effective: dict[str, Any] | None = None
+
+
+class Heartbeat(BaseModel):
+    stop: bool = False
+    lease_s: float
+
+
+class RecordsAck(BaseModel):
+    accepted: int
+    duplicates: int
+    stop: bool = False
+
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class LogEntry(BaseModel):
+    """One line of a run's log. ``timestamp`` is ISO 8601 with a zone."""
+
+    timestamp: str
+    level: LogLevel = "info"
+    step: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class LogBatch(BaseModel):
+    entries: list[LogEntry]
+
+
+class RunError(BaseModel):
+    """Why a run ended early: a kind of ``errors.RUN_ERROR_KINDS``, the sentence, the remedy."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class FinishRequest(BaseModel):
+    status: Literal["finished", "failed", "stopped"]
+    stop_reason: str | None = None
+    error: RunError | None = None
+    effective: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""The record of a sample: what a shard emits once per (row, run) and the platform stores."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SampleStatus = Literal["success", "failed", "skipped"]
+Route = Literal["policy", "judge"]
+
+
+class ModelCall(BaseModel):
+    """One model call made through the gateway during a sample, in dispatch order.
+
+    Times are seconds; ``started_at`` is unix time. ``cost_usd`` None means unknown, never zero.
+    ``queue_s`` is the wait for our own limiter and is not part of ``latency_s``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    route: Route = "policy"
+    model: str
+    started_at: float
+    latency_s: float
+    queue_s: float = 0.0
+    http_status: int
+    streamed: bool = False
+    scripted: bool = False
+    upstream_requests: int = 1
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    finish_reason: str | None = None
+    error_kind: str | None = None
+    error_message: str | None = None
+
+
+class SampleRecord(BaseModel):
+    """The terminal result of one sample: the winning try of (run, row_index, run_index).
+
+    ``rollout_id`` is the try's own id (32 lower hex). ``reward`` is finite and only present when
+    the grader succeeded. ``tokens`` counts policy calls only. ``trajectory`` is an ATIF document
+    (rollout-protocol.md §8.1) or None. ``output`` is what the sample printed, when it can be told
+    apart. All text is redacted of secret values before it gets here.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    row_index: int = Field(ge=0)
+    run_index: int = Field(ge=0)
+    source_row: int = Field(ge=0)
+    rollout_id: str = Field(pattern=r"^[0-9a-f]{32}$")
+    status: SampleStatus
+    reward: float | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    tokens: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    judge_tokens: int | None = None
+    judge_cost_usd: float | None = None
+    duration_ms: float = Field(ge=0)
+    queue_ms: float = 0.0
+    started_at: float
+    finished_at: float
+    tries: int = Field(default=1, ge=1)
+    metrics: dict[str, float] = Field(default_factory=dict)
+    calls: list[ModelCall] = Field(default_factory=list)
+    trajectory: dict[str, Any] | None = None
+    output: str | None = None
+    artifacts: list[str] = Field(default_factory=list)

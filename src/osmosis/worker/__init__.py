@@ -1,0 +1,1 @@
+"""Claims runs from the platform and executes them in shards."""

@@ -1,0 +1,1 @@
+"""The directory that a user keeps in git: layout, configs, identity, scaffolds."""
