@@ -1,0 +1,1 @@
+"""Reproducible speed figures; `python -m bench` prints one JSON object a line."""

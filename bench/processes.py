@@ -1,0 +1,38 @@
+"""CPU of a process tree, dead children included, read from /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def tree(pid: int) -> Iterator[int]:
+    """The process and all its living descendants."""
+    yield pid
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for task in tasks:
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            yield from tree(int(child))
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of the tree so far: each process's own and of the children it waited for."""
+    return sum(_own_and_waited_s(member) for member in tree(pid))
+
+
+def _own_and_waited_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS_PER_S
