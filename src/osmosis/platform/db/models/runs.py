@@ -18,7 +18,9 @@ class Run(Identified, Timestamped, Base):
     later write names the token, and changes nothing once the token is another's. ``selection`` is
     ``{"kind": "first"|"sample", "seed": int|None, "rows": "0-9,12"}``. ``provided_cipher`` holds
     values given for this run only, encrypted, erased when the run ends. The ``*_count`` and sum
-    columns are kept as records arrive, in the transaction of the batch.
+    columns are kept as records arrive, in the transaction of the batch. ``claims`` counts claims
+    since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
+    is the final metrics, written when the run ends.
     """
 
     __tablename__ = "runs"
@@ -37,6 +39,9 @@ class Run(Identified, Timestamped, Base):
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(default=1)
     claims: Mapped[int] = mapped_column(default=0)
+    in_flight: Mapped[int | None]
+    waiting_for: Mapped[str | None]
+    summary: Mapped[dict[str, Any] | None] = mapped_column(JSON)
 
     rollout: Mapped[str]
     entrypoint: Mapped[str]
@@ -90,7 +95,10 @@ class Sample(Base):
     """
 
     __tablename__ = "samples"
-    __table_args__ = (UniqueConstraint("run_id", "row_index", "run_index"),)
+    __table_args__ = (
+        UniqueConstraint("run_id", "row_index", "run_index"),
+        Index("ix_samples_by_status", "run_id", "status", "row_index", "run_index"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
