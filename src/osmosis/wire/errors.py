@@ -31,6 +31,7 @@ class Issue(BaseModel):
     key: str
     message: str
     key_correction: str | None = None
+    line: int | None = None
 
 
 class OsmosisError(Exception):
