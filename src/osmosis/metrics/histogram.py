@@ -1,0 +1,39 @@
+"""Rewards in bins of equal width, for a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor
+
+BINS = 20
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """``counts[i]`` rewards lie in [low + i·w, low + (i+1)·w); the last bin includes ``high``."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+
+def histogram(rewards: Mapping[float, int], bins: int = BINS) -> Histogram | None:
+    """Bins over ``rewards`` (value → count); None without any.
+
+    Rewards that all lie in [0, 1] are drawn over [0, 1], so that two runs look alike.
+    """
+    if not rewards:
+        return None
+    low, high = min(rewards), max(rewards)
+    if low >= 0.0 and high <= 1.0:
+        low, high = 0.0, 1.0
+    elif low == high:
+        return Histogram(low, high, (sum(rewards.values()),))
+    # Halves keep the width finite for rewards near the ends of the float range.
+    half_width = high / 2 - low / 2
+    counts = [0] * bins
+    for reward, count in rewards.items():
+        position = (reward / 2 - low / 2) / half_width
+        counts[min(bins - 1, floor(position * bins))] += count
+    return Histogram(low, high, tuple(counts))
