@@ -20,8 +20,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.lab import OSMOSIS, ROOT, Lab, Workspace, free_port, http_json, mock_model
-from bench.processes import cpu_s
+from lab.mock_model import mock_model
+from lab.platform import OSMOSIS, ROOT, Lab
+from lab.ports import free_port, http_json
+from lab.processes import cpu_s
+from lab.workspace import Workspace
 
 BATCH_SIZE = 32
 LATENCY_MS = 100.0
@@ -73,7 +76,7 @@ def one_run(workspace: Workspace, model: str, rows: int) -> dict[str, float]:
     """One evaluation of ``rows`` rows: what its span, CPU and first call were."""
     lab = workspace.lab
     assert lab.server is not None
-    http_json(f"{model}/reset", b"{}")
+    http_json(f"{model}/reset", body=b"{}")
     cpu_before = cpu_s(lab.server.pid)
     run = workspace.submit("configs/eval/bench.toml")
     info = workspace.wait(run, every_s=0.5)
@@ -109,9 +112,7 @@ def main() -> None:
                     "configs/eval/bench.toml",
                     CONFIG.format(rows=args.rows, batch_size=BATCH_SIZE),
                 )
-                workspace.osmosis(
-                    "model", "endpoint", "add", "mock", "--base-url", f"{model}/v1"
-                )
+                workspace.osmosis("model", "endpoint", "add", "mock", "--base-url", f"{model}/v1")
                 write_rows(workspace.directory / "data" / "bench.jsonl", args.rows)
                 workspace.upload("data/bench.jsonl")
                 one_run(workspace, model, args.rows)

@@ -1,6 +1,6 @@
 """An OpenAI-compatible model that answers multiplications after a set latency, and counts.
 
-    python -m bench.mock_model --port 8765 --latency-ms 100
+    python -m lab.mock_model --port 8765 --latency-ms 100
 
 POST /v1/chat/completions, GET /v1/models, GET /stats, POST /reset. Raw ASGI, so that what a
 benchmark measures is not the mock.
@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import uvicorn
 
+from lab.ports import wait_until_answers
+
+ROOT = Path(__file__).resolve().parent.parent
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 15.0
 QUESTION = re.compile(r"(\d+)\s*[x×*]\s*(\d+)")
 
 
@@ -96,6 +106,23 @@ async def _answer(send: Any, payload: dict[str, Any]) -> None:
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+@contextlib.contextmanager
+def mock_model(port: int, latency_ms: float) -> Iterator[str]:
+    """The mock model as a process of its own; gives its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab.mock_model", f"--port={port}", f"--latency-ms={latency_ms}"],
+        cwd=ROOT,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        if not wait_until_answers(f"{url}/stats", process, START_LIMIT_S):
+            raise RuntimeError("the mock model did not start")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(STOP_LIMIT_S)
 
 
 def main() -> None:

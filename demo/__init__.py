@@ -1,0 +1,1 @@
+"""The main job on this machine, from an empty directory to results; `python -m demo`."""
