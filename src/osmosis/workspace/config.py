@@ -144,8 +144,8 @@ class EvalConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     experiment: ExperimentSection
-    evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
-    advanced: AdvancedSection = Field(default_factory=AdvancedSection)
+    evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
+    advanced: AdvancedSection = Field(default_factory=lambda: AdvancedSection())
     env: dict[str, str] = Field(default_factory=dict)
     secrets: SecretsSection = Field(default_factory=lambda: SecretsSection(required=[]))
 
