@@ -1,1 +1,1 @@
-"""Dataset files as streams of rows: formats, validation, selection."""
+"""Datasets as streams of rows: reading, checking, selecting. Knows nothing of the platform."""

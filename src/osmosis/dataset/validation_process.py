@@ -1,0 +1,69 @@
+"""``python -m osmosis.dataset.validation_process``: validates one file in a process of its own.
+
+Reads ``{"path", "format", "name"}`` as JSON from stdin and writes the report as JSON to stdout.
+A file of a stranger may be built to exhaust memory, so this process limits its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+from typing import Any
+
+from osmosis.dataset.validation import Report, validate
+
+MEMORY_LIMIT_BYTES = 8 * 1024**3
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    try:
+        body = report_body(validate(request["path"], request["format"], name=request.get("name")))
+    except MemoryError:
+        message = (
+            f"{request.get('name') or request['path']}: needs more than "
+            f"{MEMORY_LIMIT_BYTES // 1024**3} GiB of memory to read. "
+            "Write smaller cells or smaller Parquet row groups."
+        )
+        body = report_body(Report()) | {"valid": False, "error_lines": [message]}
+    json.dump(body, sys.stdout)
+
+
+def report_body(report: Report) -> dict[str, Any]:
+    """The report as strict JSON values."""
+    return {
+        "valid": report.valid,
+        "row_count": report.row_count,
+        "columns": report.columns,
+        "mode": report.mode,
+        "errors": [
+            {
+                "message": error.message,
+                "hint": error.hint,
+                "row": error.row,
+                "line": error.line,
+                "column": error.column,
+            }
+            for error in report.errors
+        ],
+        "error_lines": report.error_lines(),
+        "warnings": report.warnings,
+        "preview": _finite(report.preview),
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+if __name__ == "__main__":
+    main()
