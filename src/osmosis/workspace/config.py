@@ -101,10 +101,12 @@ class ExperimentSection(_Section):
         description="Name of an uploaded dataset; not a path."
     )
     branch: Annotated[Text, AfterValidator(_branch)] | None = Field(
-        None, description="Pushed branch to run; excludes `commit_sha`. Else the default branch."
+        default=None,
+        description="Pushed branch to run; excludes `commit_sha`. Else the default branch.",
     )
     commit_sha: Annotated[Text, AfterValidator(_commit)] | None = Field(
-        None, description="Pushed commit to run, 7 to 40 hexadecimal digits; excludes `branch`."
+        default=None,
+        description="Pushed commit to run, 7 to 40 hexadecimal digits; excludes `branch`.",
     )
 
 
@@ -112,23 +114,23 @@ class EvaluationSection(_Section):
     """How much is evaluated and what counts as passing."""
 
     limit: int | None = Field(
-        None,
+        default=None,
         ge=1,
         lt=2**63,
         description="The first N rows in order. Absent: a random 10 % of the rows, at least one.",
     )
-    n: int = Field(1, ge=1, le=MAX_RUNS_PER_ROW, description="Runs of each row.")
+    n: int = Field(default=1, ge=1, le=MAX_RUNS_PER_ROW, description="Runs of each row.")
     batch_size: int = Field(
-        1, ge=1, le=MAX_BATCH_SIZE, description="Samples in flight at once, at most."
+        default=1, ge=1, le=MAX_BATCH_SIZE, description="Samples in flight at once, at most."
     )
     pass_threshold: float = Field(
-        1.0, description="A sample passes when its reward is at least this."
+        default=1.0, description="A sample passes when its reward is at least this."
     )
     agent_workflow_timeout_s: float = Field(
-        450.0, gt=0, description="Time limit of the workflow, per sample."
+        default=450.0, gt=0, description="Time limit of the workflow, per sample."
     )
     grader_timeout_s: float = Field(
-        150.0, gt=0, description="Time limit of the grader, per sample."
+        default=150.0, gt=0, description="Time limit of the grader, per sample."
     )
 
 
@@ -144,8 +146,8 @@ class EvalConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     experiment: ExperimentSection
-    evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
-    advanced: AdvancedSection = Field(default_factory=lambda: AdvancedSection())
+    evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    advanced: AdvancedSection = Field(default_factory=AdvancedSection)
     env: dict[str, str] = Field(default_factory=dict)
     secrets: SecretsSection = Field(default_factory=lambda: SecretsSection(required=[]))
 
