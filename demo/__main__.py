@@ -64,7 +64,7 @@ batch_size = 16
 required = []
 """
 
-HOSTED = """  osmosis secret set OPENAI_API_KEY                 # asks for the key, stores it encrypted
+HOSTED = """  osmosis secret set OPENAI_API_KEY          # asks for the key, stores it encrypted
   # in configs/eval/multiply.toml:
   #   model_path = "openai/gpt-5-mini"
   #   [secrets]

@@ -36,3 +36,28 @@ def _own_and_waited_s(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / TICKS_PER_S
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
+
+
+def find(root: int, *words: str) -> list[int]:
+    """The descendants of ``root`` whose command line holds every word."""
+    return [
+        pid
+        for pid in tree(root)
+        if pid != root and all(word in command_line(pid) for word in words)
+    ]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is not a zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.ports import http_json
+
 if TYPE_CHECKING:
     from lab.platform import Lab
 
@@ -61,6 +63,13 @@ class Workspace:
 
     def info(self, run: str) -> dict[str, Any]:
         return self.json("eval", "info", run)["data"]
+
+    def api(self, path: str) -> dict[str, Any]:
+        """GET an address of the API that no command shows, as this workspace."""
+        token = (self.lab.data / "local-token").read_text().strip()
+        identity = self.json("rollout", "list")["git"]["identity"]
+        headers = {"Authorization": f"Bearer {token}", "X-Osmosis-Git": identity}
+        return http_json(self.lab.url + path, headers=headers)
 
     def wait(self, run: str, *, limit_s: float = 120.0, every_s: float = 0.2) -> dict[str, Any]:
         """Wait for a terminal status and give the run's info."""

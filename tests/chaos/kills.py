@@ -1,0 +1,107 @@
+"""Killing one kind of process at seeded moments of a run, and what must hold after."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lab.platform import Lab
+from lab.processes import find, is_alive
+from lab.workspace import Workspace
+from tests.e2e.configs import eval_config
+
+ROWS = 200
+BATCH_SIZE = 8
+MOMENTS = 5
+MOMENT_LIMIT_S = 60.0
+
+CONFIG = eval_config("multiply", model="mock", limit=ROWS, batch_size=BATCH_SIZE)
+
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "worker": ("osmosis.worker",),
+    "shard": ("osmosis.worker.shard",),
+    "rollout": ("main.py",),
+}
+
+
+def processes(lab: Lab, kind: str) -> list[int]:
+    """The processes of one kind below the server. A spare shard is no target: it holds no run."""
+    assert lab.server is not None
+    found = find(lab.server.pid, *PATTERNS[kind])
+    if kind == "worker":
+        shards = set(find(lab.server.pid, *PATTERNS["shard"]))
+        found = [pid for pid in found if pid not in shards]
+    if kind == "shard":
+        busy = {pid for pid in found if find(pid, *PATTERNS["rollout"])}
+        found = [pid for pid in found if pid in busy]
+    return found
+
+
+def completed(workspace: Workspace, run: str) -> int:
+    return int(workspace.info(run)["results"]["total_runs"])
+
+
+def kill_at_seeded_moments(
+    workspace: Workspace, run: str, kill: Callable[[], None], *, seed: int
+) -> list[int]:
+    """Call ``kill`` at MOMENTS seeded counts of completed samples; gives the counts seen."""
+    rng = random.Random(seed)
+    share = ROWS // (MOMENTS + 1)
+    seen: list[int] = []
+    for moment in range(MOMENTS):
+        target = 1 + moment * share + rng.randrange(share)
+        deadline = time.monotonic() + MOMENT_LIMIT_S
+        while (done := completed(workspace, run)) < target:
+            assert time.monotonic() < deadline, f"{done} of {target} samples: the run stands still"
+            time.sleep(0.02)
+        assert done < ROWS, "the run ended before the moment came; make it slower"
+        kill()
+        seen.append(done)
+    return seen
+
+
+def kill_all(lab: Lab, kind: str) -> None:
+    deadline = time.monotonic() + MOMENT_LIMIT_S
+    while not (found := processes(lab, kind)):
+        assert time.monotonic() < deadline, f"no {kind} process to kill"
+        time.sleep(0.02)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None:
+    """rows x n samples, none twice, and sums equal to the sum of the parts."""
+    assert info["eval_run"]["status"] == "finished", info["eval_run"]
+    run = info["eval_run"]["id"]
+    samples: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = workspace.api(f"/api/cli/eval-runs/{run}/samples?limit=200{cursor}")
+        samples += page["samples"]
+        if not page["next_cursor"]:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    pairs = [(sample["row_index"], sample["run_index"]) for sample in samples]
+    assert sorted(pairs) == [(row, 0) for row in range(ROWS)]
+    results = info["results"]
+    assert results["total_runs"] == ROWS
+    assert results["passed"] == sum(sample["reward"] == 1.0 for sample in samples)
+    assert results["failed"] == sum(sample["status"] == "failed" for sample in samples)
+    assert results["total_tokens"] == sum(sample["tokens"] or 0 for sample in samples)
+
+
+def assert_no_orphans(lab: Lab, before: set[int]) -> None:
+    """No shard or rollout process is left once the run has ended."""
+    assert lab.server is not None
+    deadline = time.monotonic() + 15
+    while True:
+        left = [pid for pid in before if is_alive(pid)]
+        left += processes(lab, "rollout")
+        if not left:
+            return
+        assert time.monotonic() < deadline, f"processes left behind: {left}"
+        time.sleep(0.1)
