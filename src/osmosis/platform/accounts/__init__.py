@@ -1,0 +1,1 @@
+"""People: the first account, tokens, device logins, one-time links."""

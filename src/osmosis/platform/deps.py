@@ -1,0 +1,117 @@
+"""What a route asks for: the platform, the person, the workspace, the worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from osmosis.platform.db.models import Workspace
+from osmosis.platform.platform import Platform
+from osmosis.platform.security.sessions import require_page_user
+from osmosis.platform.security.tokens import Principal, bearer, find_token, principal_of
+from osmosis.platform.workspaces import service as workspaces
+from osmosis.wire.errors import AuthRequired, Forbidden, ValidationFailed
+
+GIT_HEADER = "X-Osmosis-Git"
+WORKSPACE_HEADER = "X-Osmosis-Workspace"
+
+__all__ = [
+    "CurrentPlatform",
+    "CurrentScope",
+    "CurrentUser",
+    "CurrentWorker",
+    "PageUser",
+    "Principal",
+    "Scope",
+    "WorkerPrincipal",
+    "get_platform",
+    "require_page_user",
+    "require_scope",
+    "require_user",
+    "require_worker",
+]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The workspace that a request is about, and what its maker may do there."""
+
+    workspace: Workspace
+    principal: Principal
+    role: str
+
+    @property
+    def manages(self) -> bool:
+        """Whether the role may change what all members share."""
+        return self.role in ("owner", "admin")
+
+    def require_manager(self, what: str) -> None:
+        if not self.manages:
+            raise Forbidden(
+                f"Only an owner or admin of the workspace may {what}.",
+                hint="Ask one of them.",
+                platform_code="ROLE_REQUIRED",
+            )
+
+
+@dataclass(frozen=True)
+class WorkerPrincipal:
+    """A worker that shows a worker token."""
+
+    token_id: str
+    name: str
+
+
+def get_platform(request: Request) -> Platform:
+    return request.app.state.platform
+
+
+async def require_user(request: Request) -> Principal:
+    """The person of the bearer token; 401 without one."""
+    value = bearer(request.headers.get("authorization"))
+    async with get_platform(request).db.read() as session:
+        return await principal_of(session, value)
+
+
+async def require_scope(
+    request: Request, principal: Annotated[Principal, Depends(require_user)]
+) -> Scope:
+    """The workspace named by ``X-Osmosis-Git`` or ``X-Osmosis-Workspace``, for a member only."""
+    identity = request.headers.get(GIT_HEADER)
+    name = request.headers.get(WORKSPACE_HEADER)
+    if identity and name:
+        raise ValidationFailed(
+            f"Send either {GIT_HEADER} or {WORKSPACE_HEADER}, not both.",
+            platform_code="WORKSPACE_SCOPE_HEADER_CONFLICT",
+        )
+    async with get_platform(request).db.read() as session:
+        if identity:
+            found = await workspaces.by_identity(session, principal.user_id, identity)
+        elif name:
+            found = await workspaces.by_name(session, principal.user_id, name)
+        else:
+            raise ValidationFailed(
+                "This call is about a workspace, and none is named.",
+                hint="Run the command inside a workspace directory, or give --workspace NAME.",
+                platform_code="GIT_SCOPE_REQUIRED",
+            )
+    return Scope(found.workspace, principal, found.role)
+
+
+async def require_worker(request: Request) -> WorkerPrincipal:
+    """The worker of the bearer token; 401 for anybody else."""
+    value = bearer(request.headers.get("authorization"))
+    async with get_platform(request).db.read() as session:
+        token, _ = await find_token(session, value)
+    if token.kind != "worker":
+        raise AuthRequired("This call needs a worker token.", platform_code="TOKEN_INVALID")
+    return WorkerPrincipal(token.id, token.name)
+
+
+CurrentPlatform = Annotated[Platform, Depends(get_platform)]
+CurrentUser = Annotated[Principal, Depends(require_user)]
+CurrentScope = Annotated[Scope, Depends(require_scope)]
+CurrentWorker = Annotated[WorkerPrincipal, Depends(require_worker)]
+PageUser = Annotated[Principal, Depends(require_page_user)]

@@ -1,0 +1,154 @@
+"""How an exception becomes an answer: one JSON shape for programs, a page for browsers.
+
+Nothing of a traceback or of the sent values reaches the client. An unexpected exception is
+logged under an id, and the id is in the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from osmosis.wire.errors import AuthRequired, Issue, NotFound, OsmosisError, ValidationFailed
+
+log = logging.getLogger("osmosis.platform")
+
+PageRenderer = Callable[[Request, int, str, str | None], Response]
+"""Draws an error page: request, status, message, hint. Set as ``app.state.error_page``."""
+
+NOT_YET = {
+    "training-runs": "Training runs",
+    "benchmarks": "Benchmarks",
+    "benchmark-runs": "Benchmark runs",
+    "dev-rollout-server": "Development rollout servers",
+}
+
+
+class SignInRequired(AuthRequired):
+    """A page was asked for without a session; browsers are led to the sign-in page."""
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(OsmosisError, _designed)
+    app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(HTTPException, _http)
+
+
+class UnexpectedErrors:
+    """The outermost layer: an exception that nobody expected becomes a plain 500 with an id."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def watch(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watch)
+        except Exception as error:
+            error_id = secrets.token_hex(6)
+            log.exception("Unexpected error %s at %s %s", error_id, scope["method"], scope["path"])
+            if started:
+                raise
+            answer = respond(Request(scope), internal_error(error_id, error))
+            await answer(scope, receive, send)
+
+
+def internal_error(error_id: str, error: Exception) -> OsmosisError:
+    return OsmosisError(
+        f"The server failed unexpectedly (error {error_id}).",
+        hint="Look for that id in the server's log.",
+        details={"error_id": error_id},
+    )
+
+
+def respond(request: Request, error: OsmosisError) -> Response:
+    """The answer for a designed error, in the form that the client can read."""
+    if wants_page(request):
+        if isinstance(error, SignInRequired):
+            return RedirectResponse("/login", status_code=303)
+        render: PageRenderer = getattr(request.app.state, "error_page", _plain_page)
+        return render(request, error.http_status, error.message, error.hint)
+    headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else None
+    return JSONResponse(error.body(), status_code=error.http_status, headers=headers)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page (the API never answers HTML)."""
+    path: str = request.scope["path"]
+    return not path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+async def _designed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OsmosisError)
+    return respond(request, error)
+
+
+async def _unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    issues = [_issue(item) for item in error.errors()]
+    listed = "; ".join(f"{issue.key}: {issue.message}" for issue in issues)
+    return respond(request, ValidationFailed(f"The request is not valid: {listed}", issues=issues))
+
+
+def _issue(item: dict[str, Any]) -> Issue:
+    place = [str(part) for part in item["loc"] if part not in ("body", "query", "path", "header")]
+    if item["type"] == "json_invalid":
+        return Issue(key="body", message="is not valid JSON.")
+    return Issue(
+        key=".".join(place) or "body", message=str(item["msg"]).removeprefix("Value error, ")
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return respond(request, _no_such_path(request))
+    designed = OsmosisError(str(error.detail), platform_code=f"HTTP_{error.status_code}")
+    designed.http_status = error.status_code
+    answer = respond(request, designed)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _no_such_path(request: Request) -> OsmosisError:
+    path: str = request.scope["path"]
+    family = path.removeprefix("/api/cli/").split("/")[0] if path.startswith("/api/cli/") else ""
+    if family in NOT_YET:
+        return NotFound(
+            f"{NOT_YET[family]} are not supported by this server.",
+            platform_code="NOT_SUPPORTED",
+        )
+    if path.startswith("/api/"):
+        return NotFound(
+            f"This server has no {request.method} {path}.",
+            hint="The client may be newer than the server.",
+            platform_code="NOT_SUPPORTED",
+        )
+    return NotFound("There is no such page.")
+
+
+def _plain_page(request: Request, status: int, message: str, hint: str | None) -> Response:
+    more = f"<p>{escape(hint)}</p>" if hint else ""
+    return HTMLResponse(
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Osmosis</title>"
+        f"<main><h1>{escape(message)}</h1>{more}</main></html>",
+        status_code=status,
+    )

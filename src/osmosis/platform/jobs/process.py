@@ -1,0 +1,94 @@
+"""One job's process: JSON in, JSON out, bounded in time and output, dead with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+ERROR_TAIL_BYTES = 2000
+READ_BYTES = 65_536
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
+
+
+class JobProcessError(Exception):
+    """Why a job's process gave no answer, in a sentence."""
+
+
+async def run_process(
+    module: str, payload: dict[str, Any], *, timeout_s: float, output_bytes: int
+) -> dict[str, Any]:
+    """Run ``python -m module`` on the payload and return its answer."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "osmosis.platform.jobs.child",
+        module,
+        str(os.getpid()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: os.environ[name] for name in INHERITED if name in os.environ},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer, complaint = await _talk(process, json.dumps(payload).encode(), output_bytes)
+            status = await process.wait()
+    except TimeoutError:
+        raise JobProcessError(f"It took longer than {timeout_s:g} seconds and was ended.") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # Shielded: a cancelled job must still reap its process.
+        await asyncio.shield(process.wait())
+    if status != 0:
+        last = complaint.decode(errors="replace").strip().splitlines()
+        why = f": {last[-1]}" if last else "."
+        raise JobProcessError(f"Its process ended with status {status}{why}")
+    try:
+        parsed = json.loads(answer)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise JobProcessError("Its process answered something that is not a JSON object.")
+    return parsed
+
+
+async def _talk(
+    process: asyncio.subprocess.Process, question: bytes, output_bytes: int
+) -> tuple[bytes, bytes]:
+    assert process.stdin and process.stdout and process.stderr
+    _, answer, complaint = await asyncio.gather(
+        _send(process.stdin, question),
+        _read_all(process.stdout, output_bytes),
+        _read_tail(process.stderr),
+    )
+    return answer, complaint
+
+
+async def _send(stdin: asyncio.StreamWriter, question: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(question)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _read_all(stream: asyncio.StreamReader, limit_bytes: int) -> bytes:
+    taken = bytearray()
+    while chunk := await stream.read(READ_BYTES):
+        taken += chunk
+        if len(taken) > limit_bytes:
+            raise JobProcessError(f"Its process answered more than {limit_bytes} bytes.")
+    return bytes(taken)
+
+
+async def _read_tail(stream: asyncio.StreamReader) -> bytes:
+    tail = b""
+    while chunk := await stream.read(READ_BYTES):
+        tail = (tail + chunk)[-ERROR_TAIL_BYTES:]
+    return tail

@@ -1,0 +1,1 @@
+"""Models: named endpoints, and the lists that the CLI shows."""

@@ -1,0 +1,1 @@
+"""Stored secrets: encrypted values by name, workspace-wide or personal."""

@@ -1,0 +1,1 @@
+"""Keys, tokens, sessions, passwords, and which names a request may use."""

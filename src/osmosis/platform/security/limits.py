@@ -1,0 +1,52 @@
+"""A bound on the body of ordinary API calls, before anything reads it into memory.
+
+Uploads, git and the runner API stream their bodies and bound them on their own.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from osmosis.platform.errors import respond
+from osmosis.platform.settings import Settings
+from osmosis.wire.errors import OsmosisError
+
+STREAMED_PREFIXES = ("/git/", "/api/runner/", "/api/uploads/")
+
+
+class BodyTooLarge(OsmosisError):
+    code, http_status = "BODY_TOO_LARGE", 413
+
+
+class LimitBodies:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.limit_bytes = settings.body_limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(STREAMED_PREFIXES):
+            await self.app(scope, receive, send)
+            return
+        declared = Request(scope).headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > self.limit_bytes:
+            await self._refuse(scope, receive, send)
+            return
+        taken = 0
+
+        async def counted() -> Message:
+            nonlocal taken
+            message = await receive()
+            if message["type"] == "http.request":
+                taken += len(message.get("body", b""))
+                if taken > self.limit_bytes:
+                    raise self._error()
+            return message
+
+        await self.app(scope, counted, send)
+
+    def _error(self) -> BodyTooLarge:
+        return BodyTooLarge(f"The request body is larger than {self.limit_bytes} bytes.")
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(Request(scope), self._error())(scope, receive, send)

@@ -1,0 +1,1 @@
+"""Workspaces: who belongs to them, and the repository each is connected to."""
