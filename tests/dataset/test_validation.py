@@ -31,7 +31,7 @@ def metadata(tmp_path: Path, *values: Any) -> Report:
 
 def test_a_good_dataset_has_its_rows_counted_and_shown(tmp_path: Path) -> None:
     report = check(tmp_path, [GOOD] * 30)
-    assert report.valid and report.error_lines() == []
+    assert report.valid and report.error_lines() == report.warnings == []
     assert (report.row_count, report.mode) == (30, "prompt")
     assert report.columns == ["user_prompt", "ground_truth"]
     assert report.preview == [GOOD] * 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from osmosis.dataset.errors import DatasetError
-from osmosis.dataset.rows import LABEL, LABEL_ALIAS, METADATA, SYSTEM, USER
+from osmosis.dataset.rows import LABEL, LABEL_ALIAS, METADATA, ROW_COLUMNS, SYSTEM, USER
 from osmosis.wire.errors import near
 
 OTHER_NAMES = {
@@ -71,7 +71,7 @@ def misnamed_optional(columns: Sequence[str]) -> str | None:
 
 def candidate_for(wanted: str, columns: Sequence[str]) -> str | None:
     """The column that probably is ``wanted`` under another name."""
-    plain = {_plain(column): column for column in reversed(columns)}
+    plain = {_plain(c): c for c in reversed(columns) if c not in ROW_COLUMNS}
     for name in (wanted, *OTHER_NAMES[wanted]):
         if (column := plain.get(_plain(name))) is not None:
             return column
