@@ -20,18 +20,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from pydantic import BaseModel
 
+@dataclass
+class Issue:
+    """One mistake in a config or body: where it is, what is wrong, the likely fix.
 
-class Issue(BaseModel):
-    """One mistake in a config or body: where it is, what is wrong, the likely fix."""
+    A plain dataclass: the command line starts in the time that importing pydantic takes.
+    """
 
     key: str
     message: str
     key_correction: str | None = None
     line: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """The issue on the wire; absent values left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class OsmosisError(Exception):
@@ -68,7 +75,7 @@ class OsmosisError(Exception):
         if self.field:
             body["field"] = self.field
         if self.issues:
-            body["issues"] = [issue.model_dump(exclude_none=True) for issue in self.issues]
+            body["issues"] = [issue.body() for issue in self.issues]
         return body
 
 
