@@ -69,6 +69,33 @@ class Settings(BaseModel):
     body_limit_bytes: int = Field(8 * 2**20, ge=2**16, le=2**30)
     """The largest body of an ordinary API call (uploads and git have their own limits)."""
 
+    upload_url_s: int = Field(86_400, ge=60, le=7 * 86_400)
+    """How long an upload address stays good, and an unfinished upload is kept."""
+
+    dataset_simple_bytes: int = Field(64 * 2**20, ge=1, le=2**30)
+    """Datasets up to this size are uploaded in one piece, larger ones in parts."""
+
+    dataset_part_bytes: int = Field(16 * 2**20, ge=1, le=2**30)
+    """The size of a part of a larger dataset."""
+
+    git_push_bytes: int = Field(2 * 2**30, ge=2**20, le=2**40)
+    """The largest pack that one push may send."""
+
+    git_transfers_at_once: int = Field(16, ge=1, le=1024)
+    """How many clones, fetches and pushes are served side by side."""
+
+    git_transfer_timeout_s: float = Field(3600.0, ge=1, le=86_400)
+    """The longest that one clone, fetch or push may take."""
+
+    git_idle_timeout_s: float = Field(120.0, ge=1, le=3600)
+    """A transfer that moves no byte for so long is ended."""
+
+    git_fetch_timeout_s: float = Field(100.0, ge=1, le=3600)
+    """The longest that fetching a connected remote repository may take."""
+
+    git_allow_file: bool = False
+    """Whether a workspace may connect a repository on this machine's disk (``file://``)."""
+
     job_lease_s: float = Field(30.0, ge=1, le=3600)
     """A job whose lease is older than this is taken to be lost and runs again."""
 

@@ -48,13 +48,16 @@ def presigned_url(
     return f"{public_url(request, path)}?{SIGNATURE}={signed}"
 
 
-def presigned_claims(request: Request) -> dict[str, Any]:
-    """The claims of a presigned request; raises :class:`Forbidden` when it is not good."""
+def presigned_claims(request: Request, *, max_age_s: int | None = None) -> dict[str, Any]:
+    """The claims of a presigned request; raises :class:`Forbidden` when it is not good.
+
+    It is good for ``max_age_s``, by default the setting ``presigned_url_s``.
+    """
     platform = request.app.state.platform
     value = platform.signer.read(
         "presigned",
         request.query_params.get(SIGNATURE, ""),
-        max_age_s=platform.settings.presigned_url_s,
+        max_age_s=max_age_s or platform.settings.presigned_url_s,
     )
     method = "GET" if request.method == "HEAD" else request.method
     if not value or value[0] != method or value[1] != request.scope["path"]:
