@@ -42,7 +42,7 @@ def test_a_document_comes_back_whole_with_its_size_known_beforehand(
     tmp_path: Path, steps: int
 ) -> None:
     given_document = document(steps)
-    [place] = SegmentWriter(tmp_path).append([encode_entry(given_document)])
+    [place] = SegmentWriter(tmp_path).append([encode_entry(given_document).data])
     entry = Entry(tmp_path, place)
     text = b"".join(entry.read_document())
     assert orjson.loads(text) == given_document
@@ -65,7 +65,7 @@ def test_any_page_equals_the_slice(
     count: int,
 ) -> None:
     directory = tmp_path_factory.mktemp("segments")
-    [place] = SegmentWriter(directory).append([encode_entry({**rest, "steps": steps})])
+    [place] = SegmentWriter(directory).append([encode_entry({**rest, "steps": steps}).data])
     entry = Entry(directory, place)
     assert entry.read_items("steps", start, count) == steps[start : start + count]
     text = b"".join(entry.read_document())
@@ -75,7 +75,7 @@ def test_any_page_equals_the_slice(
 
 def test_calls_and_output_live_beside_the_document(tmp_path: Path) -> None:
     calls = [{"model": "m", "latency_s": i} for i in range(100)]
-    entry_bytes = encode_entry(None, calls=calls, output="printed\n" * 9000)
+    entry_bytes = encode_entry(None, calls=calls, output="printed\n" * 9000).data
     [place] = SegmentWriter(tmp_path).append([entry_bytes])
     entry = Entry(tmp_path, place)
     assert entry.document is None
@@ -86,10 +86,10 @@ def test_calls_and_output_live_beside_the_document(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_disturbs_neither_old_nor_new_entries(tmp_path: Path) -> None:
-    first = SegmentWriter(tmp_path).append([encode_entry(document(3, "one"))])[0]
+    first = SegmentWriter(tmp_path).append([encode_entry(document(3, "one")).data])[0]
     with (tmp_path / "0000.seg").open("ab") as file:
-        file.write(encode_entry(document(3, "torn"))[:-7])
-    second = SegmentWriter(tmp_path).append([encode_entry(document(3, "two"))])[0]
+        file.write(encode_entry(document(3, "torn")).data[:-7])
+    second = SegmentWriter(tmp_path).append([encode_entry(document(3, "two")).data])[0]
     assert Entry(tmp_path, first).read_steps(0, 1)[0]["message"] == "one"
     assert Entry(tmp_path, second).read_steps(0, 1)[0]["message"] == "two"
 
@@ -97,7 +97,7 @@ def test_a_torn_tail_disturbs_neither_old_nor_new_entries(tmp_path: Path) -> Non
 def test_a_full_segment_is_followed_by_the_next(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, segment_bytes=4096)
     texts = [os.urandom(700).hex() for _ in range(12)]
-    places = [writer.append([encode_entry(document(1, text))])[0] for text in texts]
+    places = [writer.append([encode_entry(document(1, text)).data])[0] for text in texts]
     assert len({place.segment for place in places}) > 2
     for place, text in zip(places, texts, strict=True):
         assert Entry(tmp_path, place).read_steps(0, 1)[0]["message"] == text
@@ -110,7 +110,7 @@ def test_writers_in_several_threads_do_not_overlap(tmp_path: Path) -> None:
     def write(name: str) -> None:
         for number in range(20):
             text = f"{name}-{number}"
-            found.append((text, writer.append([encode_entry(document(1, text))])[0]))
+            found.append((text, writer.append([encode_entry(document(1, text)).data])[0]))
 
     threads = [threading.Thread(target=write, args=(str(index),)) for index in range(4)]
     for thread in threads:
@@ -123,7 +123,7 @@ def test_writers_in_several_threads_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_steps_open_by_page_in_a_moment(tmp_path: Path) -> None:
-    [place] = SegmentWriter(tmp_path).append([encode_entry(document(100_000, "x" * 200))])
+    [place] = SegmentWriter(tmp_path).append([encode_entry(document(100_000, "x" * 200)).data])
     started = time.perf_counter()
     page = Entry(tmp_path, place).read_steps(70_000, 50)
     assert time.perf_counter() - started < 0.5
@@ -132,14 +132,14 @@ def test_a_hundred_thousand_steps_open_by_page_in_a_moment(tmp_path: Path) -> No
 
 def test_a_step_larger_than_a_frame_has_its_own(tmp_path: Path) -> None:
     given_document = document(3, "y" * (FRAME_BYTES + 1))
-    [place] = SegmentWriter(tmp_path).append([encode_entry(given_document)])
+    [place] = SegmentWriter(tmp_path).append([encode_entry(given_document).data])
     entry = Entry(tmp_path, place)
     assert len(entry.head["steps"]) == 3
     assert orjson.loads(b"".join(entry.read_document())) == given_document
 
 
 def test_a_damaged_file_is_reported_as_such(tmp_path: Path) -> None:
-    [place] = SegmentWriter(tmp_path).append([encode_entry(document(50))])
+    [place] = SegmentWriter(tmp_path).append([encode_entry(document(50)).data])
     path = tmp_path / "0000.seg"
     data = bytearray(path.read_bytes())
     data[20:60] = bytes(40)

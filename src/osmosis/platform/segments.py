@@ -45,13 +45,20 @@ class Place(NamedTuple):
     length: int
 
 
+class Encoded(NamedTuple):
+    """An entry ready to be appended, and the exact length of its document as JSON."""
+
+    data: bytes
+    document_bytes: int | None
+
+
 def encode_entry(
     document: Mapping[str, Any] | None,
     *,
     calls: Sequence[Any] = (),
     output: str | None = None,
-) -> bytes:
-    """The bytes of one entry: an ATIF ``document``, its model ``calls``, its printed ``output``."""
+) -> Encoded:
+    """One entry: an ATIF ``document``, the sample's model ``calls``, its printed ``output``."""
     frames: list[bytes] = []
     head: dict[str, Any] = {}
     if document is not None:
@@ -66,7 +73,8 @@ def encode_entry(
     if output:
         head["output"] = _add_frames(frames, [orjson.dumps(output)])
     packed = zlib.compress(orjson.dumps(head), COMPRESSION_LEVEL)
-    return b"".join((PREFIX.pack(MAGIC, len(packed)), packed, *frames))
+    data = b"".join((PREFIX.pack(MAGIC, len(packed)), packed, *frames))
+    return Encoded(data, head.get("document_bytes"))
 
 
 class SegmentWriter:

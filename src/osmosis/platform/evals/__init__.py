@@ -1,0 +1,1 @@
+"""Evaluation runs: submitting, reading, stopping and deleting them, and downloading results."""

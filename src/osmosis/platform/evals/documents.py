@@ -1,0 +1,208 @@
+"""The shapes in which a run crosses HTTP (platform-api.md §3.4), and what ours adds to them.
+
+The documented client stumbles over nulls in places: such keys are left out instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from osmosis.metrics.documents import metrics_file, results_document
+from osmosis.metrics.summary import Summary
+from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.models import Run, Sample, User
+from osmosis.platform.paging import iso
+
+TERMINAL = ("finished", "failed", "stopped")
+MAX_SHOWN_ROWS_CHARS = 4000
+
+
+def list_item(run: Run, creator: User | None, platform_url: str) -> dict[str, Any]:
+    """One run in a list; everything comes from its row."""
+    return {
+        **_identity(run, creator, platform_url),
+        "model": {"id": run.model_path, "name": run.model_path, "model_name": run.model_path},
+        "dataset": dataset_reference(run),
+        "rollout": {"id": run.rollout, "name": run.rollout},
+        "config": config_document(run),
+        "results": _counted_results(run),
+    }
+
+
+def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) -> dict[str, Any]:
+    """One run with its results, in the envelope that the client expects."""
+    results = results_document(
+        summary, sampled_rows=run.selected_rows, total_dataset_rows=run.total_rows
+    )
+    # The row is the latest; a big run's summary may be a moment older.
+    results["total_runs"] = run.sample_count
+    return {
+        "eval_run": {**_identity(run, creator, platform_url), **_progress(run)},
+        "config": config_document(run),
+        "dataset": dataset_reference(run),
+        "rollout": {"id": run.rollout, "name": run.rollout},
+        "results": {**results, **cost_document(run)},
+        "entrypoint": run.entrypoint,
+        "commit_sha": run.commit_sha,
+        **({"branch": run.branch} if run.branch else {}),
+        "env_config": run.env,
+        "resolved_secret_scopes": run.secret_scopes,
+        "selection": selection_document(run),
+        "effective": run.effective,
+        **_progress(run),
+    }
+
+
+def duration_ms(run: Run) -> float | None:
+    """From the first claim to the end, or to now."""
+    if run.started_at is None:
+        return None
+    return ((run.completed_at or utc_now()) - run.started_at).total_seconds() * 1000.0
+
+
+def metrics_json(run: Run, summary: Summary) -> dict[str, Any]:
+    """The contents of the download ``metrics.json``."""
+    eval_run = {
+        "id": run.id,
+        "status": run.status,
+        "name": run.name,
+        "dataset_name": run.dataset_name,
+        "model_name": run.model_path,
+        "rollout_name": run.rollout,
+        "duration_ms": duration_ms(run),
+        "started_at": _time(run.started_at),
+        "completed_at": _time(run.completed_at),
+    }
+    return metrics_file(summary, eval_run=eval_run)
+
+
+def config_document(run: Run) -> dict[str, Any]:
+    """The effective settings, flat, as a person reads them; absent ones left out."""
+    evaluation: Mapping[str, Any] = run.config.get("evaluation", {})
+    config = {key: value for key, value in evaluation.items() if value is not None}
+    if advanced := run.config.get("advanced"):
+        config["advanced"] = advanced
+    return {**config, "model_path": run.model_path, "n": run.n}
+
+
+def selection_document(run: Run) -> dict[str, Any]:
+    """Which rows were chosen and how; a very long list of rows is cut and says so."""
+    rows = str(run.selection.get("rows", ""))
+    document: dict[str, Any] = {
+        "kind": run.selection.get("kind"),
+        "seed": run.selection.get("seed"),
+        "rows": rows[:MAX_SHOWN_ROWS_CHARS],
+        "selected_rows": run.selected_rows,
+        "total_rows": run.total_rows,
+    }
+    if len(rows) > MAX_SHOWN_ROWS_CHARS:
+        document["rows"] = rows[:MAX_SHOWN_ROWS_CHARS].rpartition(",")[0]
+        document["rows_truncated"] = True
+    return document
+
+
+def dataset_reference(run: Run) -> dict[str, Any]:
+    name = run.dataset_name
+    return {"id": run.dataset_id or name, "name": name, "file_name": name}
+
+
+def cost_document(run: Run) -> dict[str, Any]:
+    """What the model calls cost. A cost that nobody knows is not in the sum, and is counted."""
+    document: dict[str, Any] = {"samples_with_unknown_cost": run.cost_unknown_count}
+    if run.cost_unknown_count < run.sample_count:
+        document["cost_usd"] = run.cost_sum
+    if run.judge_tokens_sum:
+        document["judge_tokens"] = run.judge_tokens_sum
+    return document
+
+
+def sample_item(sample: Sample) -> dict[str, Any]:
+    """One sample in a list; absent values left out."""
+    item: dict[str, Any] = {
+        "row_index": sample.row_index,
+        "run_index": sample.run_index,
+        "source_row": sample.source_row,
+        "rollout_id": sample.rollout_id,
+        "status": sample.status,
+        "reward": sample.reward,
+        "error_type": sample.error_type,
+        "error_message": sample.record.get("error_message"),
+        "tokens": sample.tokens,
+        "cost_usd": sample.cost_usd,
+        "duration_ms": sample.duration_ms,
+        "has_trajectory": sample.record.get("trajectory_bytes") is not None,
+    }
+    return {key: value for key, value in item.items() if value is not None}
+
+
+def summary_row(sample: Sample) -> dict[str, Any]:
+    """One line of ``summary.jsonl`` (platform-api.md §4.2); absent values left out."""
+    row: dict[str, Any] = {
+        "row_index": sample.row_index,
+        "run_index": sample.run_index,
+        "rollout_id": sample.rollout_id,
+        "status": sample.status,
+        "trajectory_filename": "trajectory.json"
+        if sample.record.get("trajectory_bytes") is not None
+        else None,
+        "reward": sample.reward,
+        "tokens": sample.tokens,
+        "duration_ms": sample.duration_ms,
+        "error_type": sample.error_type,
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _identity(run: Run, creator: User | None, platform_url: str) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "name": run.name,
+        "status": run.status,
+        "created_at": iso(run.created_at),
+        "started_at": _time(run.started_at),
+        "completed_at": _time(run.completed_at),
+        "creator_name": (creator.name or creator.email) if creator else None,
+        "creator_email": creator.email if creator else None,
+        "platform_url": platform_url,
+        "stage": run.stage,
+    }
+
+
+def _time(value: datetime | None) -> str | None:
+    return iso(value) if value else None
+
+
+def _progress(run: Run) -> dict[str, Any]:
+    """What ours adds for people: the stage, the reason of the end, the error, what it waits for."""
+    return {
+        "stage": run.stage,
+        "generation": run.generation,
+        "stop_requested": run.stop_requested_at is not None,
+        **({"stop_reason": run.stop_reason} if run.stop_reason else {}),
+        **({"error": run.error} if run.error else {}),
+        **({"waiting_for": run.waiting_for} if run.waiting_for else {}),
+        **({"in_flight": run.in_flight} if run.in_flight is not None else {}),
+    }
+
+
+def _counted_results(run: Run) -> dict[str, Any]:
+    completed = run.sample_count - run.skipped_count
+    results: dict[str, Any] = {
+        "pass_rate": run.passed_count / completed if completed else 0.0,
+        "pass_threshold": run.pass_threshold,
+        "graded": run.graded_count,
+        "passed": run.passed_count,
+        "failed": run.failed_count,
+        "skipped": run.skipped_count,
+        "total_runs": run.sample_count,
+        "sampled_rows": run.selected_rows,
+        "total_dataset_rows": run.total_rows,
+        "total_tokens": run.tokens_sum,
+        **cost_document(run),
+    }
+    if run.graded_count and isfinite(run.reward_sum):
+        results["score"] = run.reward_sum / run.graded_count
+    return results

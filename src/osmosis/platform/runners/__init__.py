@@ -1,0 +1,1 @@
+"""The platform's side of the runner API: leases, claims, records, logs, artifacts."""

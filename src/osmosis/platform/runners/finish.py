@@ -1,0 +1,82 @@
+"""The end of a run, as its worker reports it."""
+
+from __future__ import annotations
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from osmosis.metrics.documents import dump_summary
+from osmosis.platform.db.models import Run
+from osmosis.platform.evals.lifecycle import end_run, note, run_topic
+from osmosis.platform.evals.numbers import Numbers, count_samples
+from osmosis.platform.platform import Platform
+from osmosis.platform.runners.leases import LeaseLost, holds, leased_run
+from osmosis.platform.runners.writers import SegmentWriters
+from osmosis.wire.runner import FinishRequest, RunError
+
+
+async def finish_run(
+    platform: Platform,
+    run_id: str,
+    lease_token: str | None,
+    request: FinishRequest,
+    *,
+    writers: SegmentWriters,
+    numbers: Numbers,
+) -> None:
+    """Bring the run to its terminal status. The same report again changes nothing."""
+    async with platform.db.read() as session:
+        run = await session.get(Run, run_id)
+        if run is None or not holds(run, lease_token):
+            raise LeaseLost(run_id)
+        if run.status != "running":
+            return  # Its answer was lost on the way; the lease is still the one that ended it.
+        counted, summary = run.sample_count, dump_summary(await count_samples(session, run))
+    async with platform.db.write() as session:
+        run = await leased_run(session, run_id, lease_token, lock=True)
+        status, error = _verdict(run, request)
+        if request.effective:
+            run.effective = {**run.effective, **request.effective}
+        reason = request.stop_reason
+        if status == "stopped":
+            reason = reason or ("user" if run.stop_requested_at else "worker")
+        end_run(
+            run,
+            status,
+            stop_reason=reason,
+            error=error,
+            # Records that came in between are counted later, when the summary is first read.
+            summary=summary if run.sample_count == counted else None,
+        )
+        note_end(session, run)
+    writers.close(run_id)
+    numbers.forget(run_id)
+    platform.events.publish(run_topic(run_id))
+
+
+def _verdict(run: Run, request: FinishRequest) -> tuple[str, RunError | None]:
+    """The status that the facts allow: a run finishes only with every sample recorded."""
+    planned = run.selected_rows * run.n
+    if request.status == "finished" and run.sample_count != planned:
+        message = (
+            f"The worker reported the end of the run, but only {run.sample_count} of {planned} "
+            "samples are recorded."
+        )
+        return "failed", RunError(kind="internal", message=message, hint="Submit the run again.")
+    return request.status, request.error
+
+
+def note_end(session: AsyncSession, run: Run) -> None:
+    """Say in the run's log how it ended."""
+    planned = run.selected_rows * run.n
+    counts = (
+        f"{run.sample_count} of {planned} samples recorded: {run.graded_count} graded, "
+        f"{run.failed_count} failed, {run.skipped_count} skipped."
+    )
+    if run.status == "failed" and run.error:
+        hint = f" {run.error['hint']}" if run.error.get("hint") else ""
+        text = f"The run failed: {run.error['message']}{hint} {counts}"
+        note(session, run.id, "end", text, level="error", details={"kind": run.error["kind"]})
+    elif run.status == "stopped":
+        note(session, run.id, "end", f"The run was stopped ({run.stop_reason}). {counts}")
+    else:
+        note(session, run.id, "end", f"The run finished. {counts}")

@@ -1,0 +1,160 @@
+"""Who executes a run: claimed by compare-and-set, kept by heartbeats, lost by silence.
+
+Every claim draws a new token. Whoever does not hold the run's present token can change nothing,
+so a worker that was given up for dead and comes back does no harm: it is told ``LEASE_LOST``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.models import Run
+from osmosis.platform.evals.lifecycle import end_run, note, run_topic
+from osmosis.platform.platform import Platform
+from osmosis.wire.errors import Conflict
+from osmosis.wire.runner import Heartbeat, HeartbeatRequest, RunError
+
+LEASE_S = 15.0
+# A heartbeat that changes nothing visible is written only this long after the last write: it
+# comes every second, and each write costs an fsync.
+QUIET_HEARTBEAT_S = 3.0
+# After this many claims in a row without one new sample the run is at fault, not the workers.
+MAX_CLAIMS_WITHOUT_PROGRESS = 6
+
+
+class LeaseLost(Conflict):
+    """The run belongs to somebody else now, or has ended; the worker must drop it."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"The lease on the run {run_id} is no longer yours.", platform_code="LEASE_LOST"
+        )
+
+
+def claimable(now: datetime) -> Any:
+    """The condition of a run that may be claimed."""
+    expired = or_(Run.lease_expires_at.is_(None), Run.lease_expires_at < now)
+    return and_(
+        Run.deleted_at.is_(None),
+        Run.stop_requested_at.is_(None),
+        or_(Run.status == "pending", and_(Run.status == "running", expired)),
+    )
+
+
+async def claim_next(platform: Platform, worker_id: str) -> Run | None:
+    """The oldest claimable run, now leased to the worker; None when there is none."""
+    while True:
+        async with platform.db.read() as session:
+            waiting = select(Run.id).where(claimable(utc_now())).limit(1)
+            if (await session.execute(waiting)).first() is None:
+                return None
+        run, ours = await _claim_one(platform, worker_id)
+        if run is None:
+            return None
+        platform.events.publish(run_topic(run.id))
+        if ours:
+            return run
+
+
+async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bool]:
+    """Claim the oldest run, or end it when it was claimed in vain too often (then not ours)."""
+    async with platform.db.write() as session:
+        query = (
+            select(Run)
+            .where(claimable(utc_now()))
+            .order_by(Run.created_at, Run.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        run = (await session.execute(query)).scalar_one_or_none()
+        if run is None:
+            return None, False
+        if run.claims >= MAX_CLAIMS_WITHOUT_PROGRESS:
+            _give_up(session, run)
+            return run, False
+        if run.lease_owner is not None:
+            note(
+                session,
+                run.id,
+                "worker",
+                f"The worker {run.lease_owner} stopped answering. {worker_id} goes on from "
+                f"{run.sample_count} recorded samples.",
+                level="warning",
+            )
+        else:
+            note(session, run.id, "worker", f"The worker {worker_id} took the run.")
+        now = utc_now()
+        run.status = "running"
+        run.stage = "cloning"
+        run.claims += 1
+        run.started_at = run.started_at or now
+        run.lease_token = secrets.token_urlsafe(24)
+        run.lease_owner = worker_id
+        run.lease_expires_at = now + timedelta(seconds=LEASE_S)
+        return run, True
+
+
+def _give_up(session: AsyncSession, run: Run) -> None:
+    message = (
+        f"{run.claims} workers in a row took the run and were lost before they recorded a "
+        "single new sample."
+    )
+    hint = "Look at the run's log and the worker's log; out of memory is the usual cause."
+    error = RunError(kind="worker_lost", message=message, hint=hint)
+    end_run(run, "failed", error=error)
+    note(session, run.id, "worker", f"{message} {hint}", level="error")
+
+
+async def leased_run(
+    session: AsyncSession, run_id: str, lease_token: str | None, *, lock: bool = False
+) -> Run:
+    """The running run, if the token is its present one; raises :class:`LeaseLost` otherwise."""
+    query = select(Run).where(Run.id == run_id)
+    run = (await session.execute(query.with_for_update() if lock else query)).scalar_one_or_none()
+    if run is None or run.status != "running" or not holds(run, lease_token):
+        raise LeaseLost(run_id)
+    return run
+
+
+def holds(run: Run, lease_token: str | None) -> bool:
+    """Whether the token is the run's present one."""
+    return (
+        run.lease_token is not None
+        and lease_token is not None
+        and secrets.compare_digest(run.lease_token.encode(), lease_token.encode())
+    )
+
+
+async def heartbeat(
+    platform: Platform, run_id: str, lease_token: str | None, request: HeartbeatRequest
+) -> Heartbeat:
+    """Extend the lease and take in what the worker says about itself."""
+    async with platform.db.read() as session:
+        run = await leased_run(session, run_id, lease_token)
+    if _worth_writing(run, request):
+        async with platform.db.write() as session:
+            run = await leased_run(session, run_id, lease_token, lock=True)
+            run.lease_expires_at = utc_now() + timedelta(seconds=LEASE_S)
+            run.stage = request.stage or run.stage
+            run.in_flight = request.in_flight
+            run.waiting_for = request.waiting_for
+            if request.effective:
+                run.effective = {**run.effective, **request.effective}
+        platform.events.publish(run_topic(run_id))
+    return Heartbeat(stop=run.stop_requested_at is not None, lease_s=LEASE_S)
+
+
+def _worth_writing(run: Run, request: HeartbeatRequest) -> bool:
+    news = (
+        request.stage not in (None, run.stage)
+        or request.waiting_for != run.waiting_for
+        or any(run.effective.get(key) != value for key, value in (request.effective or {}).items())
+    )
+    fresh_until = utc_now() + timedelta(seconds=LEASE_S - QUIET_HEARTBEAT_S)
+    return news or run.lease_expires_at is None or run.lease_expires_at < fresh_until

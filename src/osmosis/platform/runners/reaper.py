@@ -1,0 +1,90 @@
+"""Ends what nobody works on any more: stopped runs without a worker, deleted runs' remains."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from datetime import timedelta
+
+from sqlalchemy import delete, or_, select
+
+from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.models import Run, RunLog, Sample
+from osmosis.platform.evals.lifecycle import CLAIMABLE, end_run, run_topic
+from osmosis.platform.evals.places import run_dir
+from osmosis.platform.platform import Platform
+from osmosis.platform.runners.finish import note_end
+from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimable
+from osmosis.platform.runners.writers import SegmentWriters
+
+PERIOD_S = 1.0
+# A worker that is asked to stop and says nothing for this long is taken to be gone.
+SILENT_STOP_S = 3.0
+# And one that goes on beating without stopping loses its lease after this.
+STOP_DEADLINE_S = 9.0
+DELETED_AT_ONCE = 2000
+
+
+async def reap(platform: Platform, writers: SegmentWriters) -> None:
+    """Look every second, for as long as the server lives."""
+    while True:
+        await end_stopped_runs(platform)
+        async with platform.db.read() as session:
+            waiting = select(Run.id).where(claimable(utc_now())).limit(1)
+            if (await session.execute(waiting)).first() is not None:
+                platform.events.publish(CLAIMABLE)
+        while await remove_one_deleted_run(platform, writers):
+            pass
+        await asyncio.sleep(PERIOD_S)
+
+
+async def end_stopped_runs(platform: Platform) -> list[str]:
+    """Stop the runs whose worker was asked to and is gone, or does not; returns their ids."""
+    now = utc_now()
+    silence = timedelta(seconds=LEASE_S - QUIET_HEARTBEAT_S - SILENT_STOP_S)
+    overdue = (
+        Run.status == "running",
+        Run.stop_requested_at.is_not(None),
+        or_(
+            Run.lease_expires_at.is_(None),
+            Run.lease_expires_at < now,
+            (Run.stop_requested_at < now - timedelta(seconds=SILENT_STOP_S))
+            & (Run.lease_expires_at < now + silence),
+            Run.stop_requested_at < now - timedelta(seconds=STOP_DEADLINE_S),
+        ),
+    )
+    async with platform.db.read() as session:
+        if (await session.execute(select(Run.id).where(*overdue).limit(1))).first() is None:
+            return []
+    async with platform.db.write() as session:
+        runs = (await session.execute(select(Run).where(*overdue).with_for_update())).scalars()
+        ended: list[str] = []
+        for run in runs:
+            end_run(run, "stopped", stop_reason="user")
+            run.lease_token = None
+            note_end(session, run)
+            ended.append(run.id)
+    for run_id in ended:
+        platform.events.publish(run_topic(run_id))
+    return ended
+
+
+async def remove_one_deleted_run(platform: Platform, writers: SegmentWriters) -> bool:
+    """Remove the rows and files of one deleted run, in small transactions; False when none."""
+    async with platform.db.read() as session:
+        query = select(Run.id).where(Run.deleted_at.is_not(None)).limit(1)
+        run_id = (await session.execute(query)).scalar_one_or_none()
+    if run_id is None:
+        return False
+    for table in (Sample, RunLog):
+        some = select(table.id).where(table.run_id == run_id).limit(DELETED_AT_ONCE)
+        while True:
+            async with platform.db.write() as session:
+                done = await session.execute(delete(table).where(table.id.in_(some)))
+            if not done.rowcount:  # pyright: ignore[reportAttributeAccessIssue]
+                break
+    writers.close(run_id)
+    await asyncio.to_thread(shutil.rmtree, run_dir(platform.settings, run_id), ignore_errors=True)
+    async with platform.db.write() as session:
+        await session.execute(delete(Run).where(Run.id == run_id))
+    return True

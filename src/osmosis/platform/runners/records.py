@@ -1,0 +1,238 @@
+"""Taking in the records of samples: the hot path of the platform.
+
+The order makes a result durable before it is acknowledged, and counted once: the bulky part goes
+to the run's segments and is fsynced; then one transaction inserts the rows that are new and moves
+the run's counters by exactly those; then comes the answer. A replay finds its rows already there
+and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from sqlalchemy import insert, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.evals.lifecycle import run_topic
+from osmosis.platform.platform import Platform
+from osmosis.platform.runners.leases import leased_run
+from osmosis.platform.runners.writers import SegmentWriters
+from osmosis.platform.segments import SegmentWriter, encode_entry
+from osmosis.wire.errors import Issue, ValidationFailed
+from osmosis.wire.runner import RecordsAck
+from osmosis.wire.samples import SampleRecord
+
+MAX_ERROR_CHARS = 32_768
+# SQLite takes 32,766 parameters in a statement; two go to each key.
+KEYS_PER_QUERY = 8_000
+
+Key = tuple[int, int]
+
+
+async def take_records(
+    platform: Platform,
+    writers: SegmentWriters,
+    run_id: str,
+    lease_token: str | None,
+    body: bytes,
+) -> RecordsAck:
+    """Store a batch (NDJSON of :class:`SampleRecord`); returns once it is committed."""
+    records = parse_records(body)
+    async with platform.db.read() as session:
+        run = await leased_run(session, run_id, lease_token)
+        check_range(run, records)
+        known = await _known(session, run_id, records)
+    fresh = {
+        (record.row_index, record.run_index): record
+        for record in records
+        if (record.row_index, record.run_index) not in known
+    }
+    stop = run.stop_requested_at is not None
+    inserted = 0
+    if fresh:
+        rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, list(fresh.values()))
+        inserted, stop = await _insert(platform, run_id, lease_token, fresh, rows)
+        platform.events.publish(run_topic(run_id))
+    return RecordsAck(accepted=inserted, duplicates=len(records) - inserted, stop=stop)
+
+
+def parse_records(body: bytes) -> list[SampleRecord]:
+    """The records of an NDJSON body; names the line that is not one."""
+    records: list[SampleRecord] = []
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            records.append(SampleRecord.model_validate_json(line))
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_input=False, include_context=False)
+            issues = [
+                Issue(key=f"line {number}: {'.'.join(map(str, p['loc']))}", message=p["msg"])
+                for p in problems
+            ]
+            raise ValidationFailed(
+                f"Line {number} of the batch is not a record: {issues[0].message}.", issues=issues
+            ) from None
+    return records
+
+
+def check_range(run: Run, records: Sequence[SampleRecord]) -> None:
+    """Refuse records of samples that the run does not have."""
+    for record in records:
+        if record.row_index >= run.selected_rows or record.run_index >= run.n:
+            raise ValidationFailed(
+                f"The run has {run.selected_rows} rows of {run.n} samples each; there is no "
+                f"sample (row {record.row_index}, run {record.run_index})."
+            )
+
+
+async def _known(session: AsyncSession, run_id: str, records: Sequence[SampleRecord]) -> set[Key]:
+    """Which of the samples are recorded already."""
+    keys = [(record.row_index, record.run_index) for record in records]
+    known: set[Key] = set()
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        some = keys[start : start + KEYS_PER_QUERY]
+        query = select(Sample.row_index, Sample.run_index).where(
+            Sample.run_id == run_id, tuple_(Sample.row_index, Sample.run_index).in_(some)
+        )
+        known.update((row, index) for row, index in await session.execute(query))
+    return known
+
+
+def _store(
+    writer: SegmentWriter, run_id: str, records: Sequence[SampleRecord]
+) -> list[dict[str, Any]]:
+    """Write the bulky parts to disk; returns the rows to insert. Runs in a thread."""
+    now = utc_now()
+    rows: list[dict[str, Any]] = []
+    entries: list[bytes] = []
+    bulky: list[dict[str, Any]] = []
+    for record in records:
+        row = sample_row(run_id, record)
+        row["created_at"] = now
+        if record.trajectory is not None or record.calls or record.output:
+            calls = [call.model_dump(exclude_none=True) for call in record.calls]
+            entry = encode_entry(record.trajectory, calls=calls, output=record.output)
+            entries.append(entry.data)
+            bulky.append(row)
+            if entry.document_bytes is not None:
+                row["record"]["trajectory_bytes"] = entry.document_bytes
+        rows.append(row)
+    for row, place in zip(bulky, writer.append(entries), strict=True):
+        row["segment"], row["offset"], row["length"] = place
+    return rows
+
+
+def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
+    """The row of a record, without its place in the segments."""
+    message = record.error_message
+    more: dict[str, Any] = {
+        "error_message": message[:MAX_ERROR_CHARS] if message else None,
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.completion_tokens,
+        "judge_tokens": record.judge_tokens,
+        "judge_cost_usd": record.judge_cost_usd,
+        "queue_ms": record.queue_ms,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+        "tries": record.tries,
+        "metrics": record.metrics or None,
+        "calls": len(record.calls),
+        "artifacts": record.artifacts or None,
+        "has_output": True if record.output else None,
+    }
+    return {
+        "run_id": run_id,
+        "row_index": record.row_index,
+        "run_index": record.run_index,
+        "source_row": record.source_row,
+        "rollout_id": record.rollout_id,
+        "status": record.status,
+        "reward": record.reward,
+        "error_type": record.error_type,
+        "tokens": record.tokens,
+        "cost_usd": record.cost_usd,
+        "duration_ms": record.duration_ms,
+        "segment": None,
+        "offset": None,
+        "length": None,
+        "record": {key: value for key, value in more.items() if value is not None},
+    }
+
+
+async def _insert(
+    platform: Platform,
+    run_id: str,
+    lease_token: str | None,
+    fresh: dict[Key, SampleRecord],
+    rows: list[dict[str, Any]],
+) -> tuple[int, bool]:
+    """Insert what is still new and count it; returns how many, and whether to stop."""
+    async with platform.db.write() as session:
+        run = await leased_run(session, run_id, lease_token, lock=True)
+        known = await _known(session, run_id, list(fresh.values()))
+        new = [row for row in rows if (row["row_index"], row["run_index"]) not in known]
+        if new:
+            await session.execute(insert(Sample), new)
+            counted = [fresh[row["row_index"], row["run_index"]] for row in new]
+            deltas = count_deltas(counted, run.pass_threshold)
+            values: dict[str, Any] = {
+                name: getattr(Run, name) + delta for name, delta in deltas.items() if delta
+            }
+            await session.execute(
+                update(Run)
+                .where(Run.id == run_id)
+                .values(claims=1, **values)
+                .execution_options(synchronize_session=False)
+            )
+        return len(new), run.stop_requested_at is not None
+
+
+def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:
+    """By how much these samples move each counter of the run."""
+    deltas: dict[str, float] = dict.fromkeys(
+        (
+            "success_count",
+            "failed_count",
+            "skipped_count",
+            "graded_count",
+            "passed_count",
+            "reward_sum",
+            "tokens_sum",
+            "judge_tokens_sum",
+            "cost_sum",
+            "cost_unknown_count",
+        ),
+        0,
+    )
+    deltas["sample_count"] = len(records)
+    for record in records:
+        deltas[f"{record.status}_count"] += 1
+        if record.reward is not None and record.status != "skipped":
+            deltas["graded_count"] += 1
+            deltas["reward_sum"] += record.reward
+            deltas["passed_count"] += record.reward >= pass_threshold
+        deltas["tokens_sum"] += record.tokens or 0
+        deltas["judge_tokens_sum"] += record.judge_tokens or 0
+        deltas["cost_sum"] += (record.cost_usd or 0.0) + (record.judge_cost_usd or 0.0)
+        deltas["cost_unknown_count"] += has_unknown_cost(record)
+    return deltas
+
+
+def has_unknown_cost(record: SampleRecord) -> bool:
+    """Whether some model call of the sample has no known price. No call at all costs nothing."""
+    routes = {call.route for call in record.calls if call.http_status < 400}
+    return ("policy" in routes and record.cost_usd is None) or (
+        "judge" in routes and record.judge_cost_usd is None
+    )
+
+
+def dump_keys(keys: Sequence[Any]) -> bytes:
+    """NDJSON of (row_index, run_index) pairs."""
+    return b"".join(orjson.dumps([row, index]) + b"\n" for row, index in keys)
