@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 import osmosis
+from osmosis.platform import not_offered
 from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
 from osmosis.platform.platform import Platform
 from osmosis.platform.security.hosts import GuardHosts
@@ -78,4 +79,5 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router)
         if setup := getattr(module, "setup", None):
             setup(app, platform)
+    app.include_router(not_offered.router)
     return app

@@ -10,7 +10,8 @@ import logging
 import secrets
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,11 +26,12 @@ log = logging.getLogger("osmosis.platform")
 PageRenderer = Callable[[Request, int, str, str | None], Response]
 """Draws an error page: request, status, message, hint. Set as ``app.state.error_page``."""
 
-NOT_YET = {
-    "training-runs": "Training runs",
-    "benchmarks": "Benchmarks",
-    "benchmark-runs": "Benchmark runs",
-    "dev-rollout-server": "Development rollout servers",
+NOT_OFFERED = {
+    "/api/cli/training-runs": "Training runs",
+    "/api/cli/benchmarks": "Benchmarks",
+    "/api/cli/benchmark-runs": "Benchmark runs",
+    "/api/cli/dev-rollout-server": "Development rollout servers",
+    "/api/cli/eval-runs/imports": "Imports of local runs",
 }
 
 
@@ -83,7 +85,9 @@ def respond(request: Request, error: OsmosisError) -> Response:
     """The answer for a designed error, in the form that the client can read."""
     if wants_page(request):
         if isinstance(error, SignInRequired):
-            return RedirectResponse("/login", status_code=303)
+            query = request.scope["query_string"].decode("latin-1")
+            target = quote(request.scope["path"] + (f"?{query}" if query else ""))
+            return RedirectResponse(f"/login?next={target}", status_code=303)
         render: PageRenderer = getattr(request.app.state, "error_page", _plain_page)
         return render(request, error.http_status, error.message, error.hint)
     headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else None
@@ -97,13 +101,11 @@ def wants_page(request: Request) -> bool:
 
 
 async def _designed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, OsmosisError)
-    return respond(request, error)
+    return respond(request, cast(OsmosisError, error))
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    issues = [_issue(item) for item in error.errors()]
+    issues = [_issue(item) for item in cast(RequestValidationError, error).errors()]
     listed = "; ".join(f"{issue.key}: {issue.message}" for issue in issues)
     return respond(request, ValidationFailed(f"The request is not valid: {listed}", issues=issues))
 
@@ -118,24 +120,30 @@ def _issue(item: dict[str, Any]) -> Issue:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        return respond(request, _no_such_path(request))
-    designed = OsmosisError(str(error.detail), platform_code=f"HTTP_{error.status_code}")
-    designed.http_status = error.status_code
+    failure = cast(HTTPException, error)
+    if failure.status_code in (404, 405):
+        later = not_offered(request.scope["path"])
+        if later or failure.status_code == 404:
+            return respond(request, later or _no_such_path(request))
+    designed = OsmosisError(f"{failure.detail}.", platform_code=f"HTTP_{failure.status_code}")
+    designed.http_status = failure.status_code
     answer = respond(request, designed)
-    answer.headers.update(error.headers or {})
+    answer.headers.update(failure.headers or {})
     return answer
+
+
+def not_offered(path: str) -> OsmosisError | None:
+    """The error for a part of the vendor's API that this server does not have."""
+    for prefix, feature in NOT_OFFERED.items():
+        if path == prefix or path.startswith(f"{prefix}/"):
+            return NotFound(
+                f"{feature} are not supported by this server.", platform_code="NOT_SUPPORTED"
+            )
+    return None
 
 
 def _no_such_path(request: Request) -> OsmosisError:
     path: str = request.scope["path"]
-    family = path.removeprefix("/api/cli/").split("/")[0] if path.startswith("/api/cli/") else ""
-    if family in NOT_YET:
-        return NotFound(
-            f"{NOT_YET[family]} are not supported by this server.",
-            platform_code="NOT_SUPPORTED",
-        )
     if path.startswith("/api/"):
         return NotFound(
             f"This server has no {request.method} {path}.",

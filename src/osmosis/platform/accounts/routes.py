@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from osmosis.platform.accounts import service
+from osmosis.platform.accounts import pages, service
 from osmosis.platform.addresses import public_url
 from osmosis.platform.deps import (
     GIT_HEADER,
@@ -19,18 +19,20 @@ from osmosis.platform.deps import (
 from osmosis.platform.paging import iso, iso_or_none
 from osmosis.platform.security.sessions import create_login_code
 
-router = APIRouter(prefix="/api/cli")
+router = APIRouter()
+router.include_router(pages.router)
+api = APIRouter(prefix="/api/cli")
 
 
 class DeviceStart(BaseModel):
-    deviceName: str = Field(default="", max_length=1000)  # noqa: N815  the wire's spelling
+    deviceName: str = Field(default="", max_length=1000)
 
 
 class DevicePollBody(BaseModel):
     device_code: str = Field(max_length=200)
 
 
-@router.post("/device/authorize")
+@api.post("/device/authorize")
 async def device_authorize(
     body: DeviceStart, request: Request, platform: CurrentPlatform
 ) -> dict[str, Any]:
@@ -48,7 +50,7 @@ async def device_authorize(
     }
 
 
-@router.post("/device/token")
+@api.post("/device/token")
 async def device_token(
     body: DevicePollBody, response: Response, platform: CurrentPlatform
 ) -> dict[str, Any]:
@@ -72,7 +74,7 @@ async def device_token(
     }
 
 
-@router.get("/verify")
+@api.get("/verify")
 async def verify(request: Request, user: CurrentUser) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "user": {"id": user.user_id, "email": user.email, "name": user.name},
@@ -91,14 +93,14 @@ async def verify(request: Request, user: CurrentUser) -> dict[str, Any]:
     return answer
 
 
-@router.delete("/tokens/{token_id}")
+@api.delete("/tokens/{token_id}")
 async def revoke(token_id: str, platform: CurrentPlatform, user: CurrentUser) -> dict[str, Any]:
     async with platform.db.write() as session:
         await service.revoke_token(session, user, token_id)
     return {}
 
 
-@router.post("/login-links")
+@api.post("/login-links")
 async def login_link(
     request: Request, platform: CurrentPlatform, user: CurrentUser
 ) -> dict[str, Any]:
@@ -107,3 +109,6 @@ async def login_link(
     async with platform.db.write() as session:
         code = await create_login_code(session, user.user_id, lifetime_s=lifetime_s)
     return {"url": public_url(request, f"/login?code={code}"), "expires_in": lifetime_s}
+
+
+router.include_router(api)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import DeviceLogin, Token, User
 from osmosis.platform.db.session import Database
+from osmosis.platform.security.passwords import hash_password
 from osmosis.platform.security.tokens import (
     Principal,
     digest,
@@ -24,18 +26,12 @@ from osmosis.platform.security.tokens import (
 )
 from osmosis.platform.security.vault import write_private
 from osmosis.platform.settings import Settings
-from osmosis.wire.errors import AuthRequired, NotFound, OsmosisError, RateLimited
+from osmosis.wire.errors import AuthRequired, NotFound, RateLimited, ValidationFailed
 
 USER_CODE_ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 MAX_PENDING_LOGINS = 1000
 FINISHED_LOGIN_KEPT_S = 3600
 DEVICE_NAME_CHARS = 100
-
-
-class DevicePending(OsmosisError):
-    """Why a polling login gets no token yet: the ``error`` string of RFC 8628."""
-
-    code, http_status = "DEVICE_LOGIN", 400
 
 
 async def ensure_local_account(db: Database, settings: Settings) -> None:
@@ -197,3 +193,33 @@ async def revoke_token(session: AsyncSession, principal: Principal, token_id: st
     )
     if revoked.scalar_one_or_none() is None:
         raise NotFound("There is no such token of yours.")
+
+
+async def has_admin_password(session: AsyncSession) -> bool:
+    """Whether some admin can sign in with a password."""
+    query = select(User.id).where(User.is_admin.is_(True), User.password_hash.is_not(None))
+    return (await session.execute(query.limit(1))).first() is not None
+
+
+async def set_admin(session: AsyncSession, password: str, email: str | None = None) -> User:
+    """Give an admin a password: the first account, or the one of ``email`` (made when new)."""
+    hashed = hash_password(password)
+    user = await first_user(session)
+    if email is not None:
+        wanted = normal_email(email)
+        query = select(User).where(User.email == wanted)
+        found = (await session.execute(query)).scalar_one_or_none()
+        if found is None:
+            found = User(email=wanted, name=wanted.partition("@")[0])
+            session.add(found)
+        user = found
+    user.is_admin, user.password_hash = True, hashed
+    await session.flush()
+    return user
+
+
+def normal_email(email: str) -> str:
+    wanted = email.strip().lower()
+    if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", wanted):
+        raise ValidationFailed("This is no email address.", field="email")
+    return wanted

@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import signal
-import sys
-from typing import Any
+from typing import Any, cast
+
+from osmosis.platform.child import child_argv
 
 ERROR_TAIL_BYTES = 2000
 READ_BYTES = 65_536
@@ -24,11 +25,7 @@ async def run_process(
 ) -> dict[str, Any]:
     """Run ``python -m module`` on the payload and return its answer."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "osmosis.platform.jobs.child",
-        module,
-        str(os.getpid()),
+        *child_argv(module),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -62,11 +59,10 @@ async def run_process(
 async def _talk(
     process: asyncio.subprocess.Process, question: bytes, output_bytes: int
 ) -> tuple[bytes, bytes]:
-    assert process.stdin and process.stdout and process.stderr
     _, answer, complaint = await asyncio.gather(
-        _send(process.stdin, question),
-        _read_all(process.stdout, output_bytes),
-        _read_tail(process.stderr),
+        _send(cast(asyncio.StreamWriter, process.stdin), question),
+        _read_all(cast(asyncio.StreamReader, process.stdout), output_bytes),
+        _read_tail(cast(asyncio.StreamReader, process.stderr)),
     )
     return answer, complaint
 

@@ -21,7 +21,7 @@ class NewWorkspace(BaseModel):
 
 
 class QuickstartIntent(BaseModel):
-    organizationId: str = Field(max_length=64)  # noqa: N815  the wire's spelling
+    organizationId: str = Field(max_length=64)
     intent: Literal["train", "eval", "benchmark", "explore"]
 
 

@@ -56,7 +56,7 @@ async def by_identity(session: AsyncSession, user_id: str, identity: str) -> Bel
 
 
 async def by_name(session: AsyncSession, user_id: str, name: str) -> Belonging:
-    """The workspace of this name or id. One that is not there and one that is another's are alike."""
+    """The workspace of this name or id; one that is not there and another's look the same."""
     query = (
         select(Workspace, Membership, Repository)
         .join(Membership, Membership.workspace_id == Workspace.id)
