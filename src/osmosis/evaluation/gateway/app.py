@@ -1,0 +1,216 @@
+"""The gateway: the HTTP server that a rollout's model calls go through, one per shard.
+
+    POST /v1/rollouts/{rollout_id}/chat/completions    the policy: the run's model_path
+    POST /v1/judges/{rollout_id}/chat/completions      the judge: [advanced] judge_model
+
+401 wrong bearer, 404 unknown rollout or path, 410 ended rollout, 400 not an acceptable request;
+errors of the provider as ``exchange.py`` maps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from collections import OrderedDict
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from osmosis.evaluation.gateway.exchange import (
+    GONE_STATUS,
+    GONE_TEXT,
+    Exchange,
+    ModelRoute,
+    TextRedactor,
+    error_response,
+)
+from osmosis.evaluation.gateway.model import Model
+from osmosis.evaluation.gateway.preflight import check_model
+from osmosis.evaluation.gateway.prices import price_of
+from osmosis.evaluation.gateway.resolve import resolve
+from osmosis.evaluation.gateway.session import GatewaySession
+from osmosis.evaluation.limits import CallLimiter
+from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.wire.samples import Route
+
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+CLOSED_SESSIONS_KEPT = 10_000
+SHUTDOWN_S = 1.0
+CLIENT_KEEPALIVE_S = 120.0
+PATH = re.compile(r"^/v1/(rollouts|judges)/([^/?]+)/chat/completions/?(?:\?.*)?$")
+
+
+class Gateway:
+    """Serves the run's policy model, and its judge model where one is configured."""
+
+    def __init__(self, plan: EvaluationPlan, redactor: TextRedactor, sink: Sink) -> None:
+        self._plan = plan
+        self._redactor = redactor
+        self._sink = sink
+        self._sessions: dict[str, GatewaySession] = {}
+        self._closed: OrderedDict[str, dict[Route, str | None]] = OrderedDict()
+        self._routes: dict[Route, ModelRoute] = {}
+        self._models: dict[Route, Model] = {}
+        self._limiters: dict[tuple[str, str], CallLimiter] = {}
+        self._resolving = asyncio.Lock()
+        self._server: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self.root_url = ""
+
+    async def start(self) -> None:
+        """Listen on a free loopback port."""
+        loop = asyncio.get_running_loop()
+        self._server = web.Server(
+            self._handle,  # type: ignore[arg-type]  # the type lacks StreamResponse
+            request_factory=_request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=CLIENT_KEEPALIVE_S,
+        )
+        self._listener = await loop.create_server(self._server, "127.0.0.1", 0, backlog=4096)
+        port = self._listener.sockets[0].getsockname()[1]
+        self.root_url = f"http://127.0.0.1:{port}"
+
+    async def close(self) -> None:
+        """End every session, the server and the connections upstream."""
+        for session in list(self._sessions.values()):
+            session.close()
+        if self._listener is not None:
+            self._listener.close()
+        if self._server is not None:
+            self._server.pre_shutdown()
+            await self._server.shutdown(SHUTDOWN_S)
+        for model in self._models.values():
+            await model.close()
+
+    async def preflight(self) -> None:
+        """Check the models before any row; raises RunFailed with one of the ``model_*`` kinds."""
+        for route in self._configured_routes():
+            used = await self._model_route(route)
+            await check_model(used.model, route, self._plan.advanced, self._sink, self._redactor)
+
+    def open_session(self, rollout_id: str) -> GatewaySession:
+        """Fresh URLs and bearers for one rollout execution."""
+        session = GatewaySession(
+            rollout_id,
+            self.root_url,
+            with_judge=self._plan.advanced.judge_model is not None,
+            on_close=self._forget,
+        )
+        self._sessions[rollout_id] = session
+        return session
+
+    def describe(self) -> dict[str, Any]:
+        """What the run's page shows of its models; complete once the pre-flight has run."""
+        described = self._describe("policy")
+        if self._plan.advanced.judge_model is not None:
+            described["judge"] = self._describe("judge")
+        return described
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        found = PATH.match(request.raw_path)
+        if found is None:
+            return error_response(404, "There is only POST …/chat/completions here.")
+        route: Route = "policy" if found[1] == "rollouts" else "judge"
+        session = self._sessions.get(found[2])
+        bearers = session.bearers if session is not None else self._closed.get(found[2])
+        bearer = bearers[route] if bearers is not None else None
+        if bearer is None:
+            return error_response(404, _unknown(route, known=bearers is not None))
+        given = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {bearer}".encode()):
+            return error_response(401, "The bearer is not the one of this rollout execution.")
+        if session is None:
+            return error_response(GONE_STATUS, GONE_TEXT, code="session_closed")
+        if request.method != "POST":
+            return error_response(405, "Only POST is answered here.")
+        exchange = Exchange(
+            session,
+            route,
+            request,
+            model_path=self._path_of(route),
+            model_route=self._model_route,
+            advanced=self._plan.advanced,
+            redactor=self._redactor,
+        )
+        return await exchange.run()
+
+    async def _model_route(self, route: Route) -> ModelRoute:
+        known = self._routes.get(route)
+        if known is not None:
+            return known
+        async with self._resolving:
+            if route not in self._routes:
+                model = self._models.get(route)
+                if model is None:
+                    model = self._models[route] = await resolve(self._path_of(route), self._plan)
+                await model.prepare()
+                self._routes[route] = ModelRoute(
+                    model, self._limiter(model), await price_of(model.price_name)
+                )
+        return self._routes[route]
+
+    def _limiter(self, model: Model) -> CallLimiter:
+        """Policy and judge under one key share one limiter."""
+        limiter = self._limiters.get(model.limiter_key)
+        if limiter is None:
+            limiter = self._limiters[model.limiter_key] = CallLimiter(
+                max_concurrent=self._plan.advanced.max_concurrent_calls,
+                max_retries=self._plan.advanced.max_retries,
+            )
+        return limiter
+
+    def _configured_routes(self) -> tuple[Route, ...]:
+        return ("policy",) if self._plan.advanced.judge_model is None else ("policy", "judge")
+
+    def _path_of(self, route: Route) -> str:
+        if route == "judge" and self._plan.advanced.judge_model is not None:
+            return self._plan.advanced.judge_model
+        return self._plan.model_path
+
+    def _describe(self, route: Route) -> dict[str, Any]:
+        path = self._path_of(route)
+        used = self._routes.get(route)
+        if used is None:
+            provider = path.partition("/")[0]
+            scripted = provider == "scripted"
+            return {"provider": provider, "model": path, "base_url": None, "scripted": scripted,
+                    "price": None}  # fmt: skip
+        return {
+            "provider": used.model.provider,
+            "model": path,
+            "base_url": used.model.base_url,
+            "scripted": used.model.scripted,
+            "price": used.price.describe() if used.price else None,
+        }
+
+    def _forget(self, session: GatewaySession) -> None:
+        if self._sessions.get(session.rollout_id) is session:
+            del self._sessions[session.rollout_id]
+        self._closed[session.rollout_id] = session.bearers
+        if len(self._closed) > CLOSED_SESSIONS_KEPT:
+            self._closed.popitem(last=False)
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: Any,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """aiohttp's own, with room for conversations that hold images."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=MAX_REQUEST_BYTES
+    )
+
+
+def _unknown(route: Route, *, known: bool) -> str:
+    if known and route == "judge":
+        return "The run has no judge. Set judge_model in [advanced]."
+    return "There is no such rollout execution."

@@ -1,0 +1,209 @@
+"""One model call through the gateway, from the client's request to its record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiohttp import web
+
+from osmosis.evaluation.gateway.chat import ChatRequest, Reply, Usage
+from osmosis.evaluation.gateway.event_stream import ClientGone, EventStream
+from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure
+from osmosis.evaluation.gateway.json_codec import dumps
+from osmosis.evaluation.gateway.model import Model
+from osmosis.evaluation.gateway.prices import Price
+from osmosis.evaluation.gateway.session import GatewaySession
+from osmosis.evaluation.limits import CallLimiter, CallMeter
+from osmosis.wire.errors import RunFailed
+from osmosis.wire.samples import ModelCall, Route
+from osmosis.workspace.advanced import AdvancedSection
+
+CLIENT_CLOSED_STATUS = 499
+GONE_STATUS = 410
+GONE_TEXT = "This rollout execution has ended; its model endpoint is closed."
+JSON_HEADERS = {"Content-Type": "application/json"}
+FINAL_HEADERS = {"Content-Type": "application/json", "x-should-retry": "false"}
+"""Client libraries retry 409, 429 and 5xx by themselves unless told not to."""
+
+
+class TextRedactor(Protocol):
+    def text(self, text: str, /) -> str: ...
+
+
+@dataclass(frozen=True)
+class ModelRoute:
+    """A resolved model, ready for calls, with the limiter of its key and its price."""
+
+    model: Model
+    limiter: CallLimiter
+    price: Price | None
+
+
+class Exchange:
+    """State of one call. :meth:`run` always leaves a record in the session."""
+
+    def __init__(
+        self,
+        session: GatewaySession,
+        route: Route,
+        request: web.BaseRequest,
+        *,
+        model_path: str,
+        model_route: Callable[[Route], Awaitable[ModelRoute]],
+        advanced: AdvancedSection,
+        redactor: TextRedactor,
+    ) -> None:
+        self._session = session
+        self._route: Route = route
+        self._request = request
+        self._model_path = model_path
+        self._model_route = model_route
+        self._advanced = advanced
+        self._redactor = redactor
+        self._meter = CallMeter()
+        self._used: ModelRoute | None = None
+        self._out: EventStream | None = None
+        self._reply: Reply | None = None
+        self._status = 200
+        self._error: tuple[str, str] | None = None
+
+    async def run(self) -> web.StreamResponse:
+        started_at, began = time.time(), time.perf_counter()
+        task = self._request.task
+        number = self._session.begin(task)
+        try:
+            return await self._answer()
+        except asyncio.CancelledError:
+            if not self._session.closed:
+                self._note(CLIENT_CLOSED_STATUS, "client_disconnected", "The client went away.")
+                raise
+            task.uncancel()
+            self._note(GONE_STATUS, "session_closed", GONE_TEXT)
+            return await self._fail_late(GONE_STATUS, GONE_TEXT, code="session_closed")
+        except ClientGone:
+            self._note(CLIENT_CLOSED_STATUS, "client_disconnected", "The client went away.")
+            raise asyncio.CancelledError from None
+        except Exception as error:  # one call's fault of ours must not cost the connection
+            text = self._redactor.text(f"{type(error).__name__}: {error}")
+            self._note(500, "internal", text)
+            return await self._fail_late(500, f"The gateway failed: {text}")
+        finally:
+            latency_s = time.perf_counter() - began - self._meter.queue_s
+            self._session.end(number, task, self._record(started_at, latency_s))
+
+    async def _answer(self) -> web.StreamResponse:
+        try:
+            raw = await self._request.read()
+            chat = ChatRequest.parse(raw, self._route)
+        except Refused as refusal:
+            self._note(refusal.status, "bad_request", refusal.message)
+            return error_response(
+                refusal.status, refusal.message, type="invalid_request_error", code=refusal.code
+            )
+        except web.HTTPRequestEntityTooLarge:
+            self._note(413, "bad_request", "The request body is too large.")
+            return error_response(413, "The request body is too large.")
+        try:
+            used = self._used = await self._model_route(self._route)
+        except RunFailed as failure:
+            text = self._redactor.text(failure.body()["message"])
+            self._note(502, "internal", text)
+            return error_response(502, text, type=failure.kind)
+        if self._route == "policy":
+            chat.apply_defaults(self._advanced)
+        if chat.stream:
+            return await self._stream(chat, used)
+        try:
+            reply = await used.limiter.run(lambda: used.model.complete(chat), self._meter)
+        except UpstreamFailure as failure:
+            return self._failed(failure)
+        self._reply = reply
+        return web.Response(body=dumps(reply.body), headers=JSON_HEADERS)
+
+    async def _stream(self, chat: ChatRequest, used: ModelRoute) -> web.StreamResponse:
+        async with EventStream(self._request) as out:
+            self._out = out
+            try:
+                self._reply = await used.limiter.run(
+                    lambda: used.model.stream(chat, out), self._meter
+                )
+            except UpstreamFailure as failure:
+                answer = self._failed(failure)
+                if not out.committed:
+                    return answer
+                await out.send_error(self._error_body(failure))
+            return await out.finish()
+
+    async def _fail_late(
+        self, status: int, message: str, code: str | None = None
+    ) -> web.StreamResponse:
+        """An error answer, whether or not a stream has begun."""
+        if self._out is None or not self._out.committed:
+            return error_response(status, message, code=code)
+        await self._out.send_error(error_body(message, type="gateway_error", code=code))
+        return await self._out.finish()
+
+    def _failed(self, failure: UpstreamFailure) -> web.Response:
+        body = self._error_body(failure)
+        self._note(failure.client_status, failure.kind, body["detail"])
+        return web.Response(status=failure.client_status, body=dumps(body), headers=FINAL_HEADERS)
+
+    def _error_body(self, failure: UpstreamFailure) -> dict[str, object]:
+        text = self._redactor.text(failure.message)
+        return error_body(text, type=failure.type or failure.kind, code=failure.code)
+
+    def _note(self, status: int, kind: str, message: object) -> None:
+        self._status = status
+        self._error = (kind, str(message))
+
+    def _record(self, started_at: float, latency_s: float) -> ModelCall:
+        used, reply = self._used, self._reply
+        usage = reply.usage if reply else Usage()
+        scripted = used is not None and used.model.scripted
+        kind, message = self._error or (None, None)
+        return ModelCall(
+            route=self._route,
+            model=self._model_path,
+            started_at=started_at,
+            latency_s=max(0.0, latency_s),
+            queue_s=self._meter.queue_s,
+            http_status=self._status,
+            streamed=self._out is not None,
+            scripted=scripted,
+            upstream_requests=self._meter.upstream_requests,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cached_tokens=usage.cached_tokens,
+            cost_usd=_cost_usd(used, reply) if used else None,
+            finish_reason=reply.finish_reason if reply else None,
+            error_kind=kind,
+            error_message=message,
+        )
+
+
+def error_body(
+    message: str, *, type: str | None = None, code: str | None = None
+) -> dict[str, object]:
+    """The one shape of an error: OpenAI's, and ``detail`` for older clients."""
+    return {"error": {"message": message, "type": type, "code": code}, "detail": message}
+
+
+def error_response(
+    status: int, message: str, *, type: str | None = "gateway_error", code: str | None = None
+) -> web.Response:
+    body = dumps(error_body(message, type=type, code=code))
+    return web.Response(status=status, body=body, headers=FINAL_HEADERS)
+
+
+def _cost_usd(used: ModelRoute, reply: Reply | None) -> float | None:
+    if used.model.scripted:
+        return 0.0
+    if reply is None:
+        return None
+    if used.model.provider == "openrouter" and reply.usage.reported_cost_usd is not None:
+        return reply.usage.reported_cost_usd
+    return used.price.cost_usd(reply.usage) if used.price else None

@@ -1,0 +1,153 @@
+"""Why a model call failed, and how the client is told.
+
+    CallFailure (limits.py)
+    └── UpstreamFailure    an attempt upstream failed; ``status`` None means no HTTP answer
+    Refused                the client's own request is not acceptable; never reaches upstream
+
+``kind`` is what ``ModelCall.error_kind`` records:
+
+    bad_request          the gateway refused the client's request
+    auth                 401 or 403 from the provider
+    rate_limit           429, after all retries
+    not_found            404: no such model, or no such path
+    invalid_request      any other 4xx of the provider
+    server_error         5xx of the provider, after all retries
+    connection           no link: name, refusal, reset, TLS
+    timeout              no link within the connect limit
+    bad_response         an answer that is not a chat completion
+    client_disconnected  the client went away; the upstream call was cancelled
+    session_closed       the sample ended; the upstream call was cancelled
+    internal             our own fault
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from osmosis.evaluation.gateway.json_codec import loads
+from osmosis.evaluation.limits import CallFailure
+
+RETRY_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
+MAX_MESSAGE_CHARS = 2000
+
+
+class Refused(Exception):
+    """The client's request stops here, with this status and sentence."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+
+
+class UpstreamFailure(CallFailure):
+    """An attempt upstream failed. ``body`` is the start of the raw answer, for the pre-flight."""
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        status: int | None = None,
+        type: str | None = None,
+        code: str | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        reached: bool = True,
+        html: bool = False,
+    ) -> None:
+        super().__init__(
+            message[:MAX_MESSAGE_CHARS],
+            retryable=retryable,
+            rate_limited=status == 429,
+            retry_after_s=retry_after_s,
+            reached=reached,
+        )
+        self.kind = kind
+        self.status = status
+        self.type = type
+        self.code = code
+        self.html = html
+
+    @property
+    def client_status(self) -> int:
+        """A provider's 4xx is kept; everything else is 502."""
+        return self.status if self.status is not None and 400 <= self.status < 500 else 502
+
+
+def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> UpstreamFailure:
+    """What an HTTP error answer of a provider means."""
+    message, type_, code = error_text(body)
+    html = "html" in headers.get("Content-Type", "") or body.lstrip()[:1] == b"<"
+    if html:
+        message = f"HTTP {status}: the answer is an HTML page, not JSON"
+    exhausted = code == "insufficient_quota" or type_ == "insufficient_quota"
+    told_not_to = headers.get("x-should-retry", "").lower() == "false"
+    return UpstreamFailure(
+        kind_of_status(status),
+        message or f"HTTP {status} without a message",
+        status=status,
+        type=type_,
+        code=code,
+        retryable=status in RETRY_STATUSES and not exhausted and not told_not_to,
+        retry_after_s=retry_after_s(headers),
+        html=html,
+    )
+
+
+def kind_of_status(status: int) -> str:
+    if status in (401, 403):
+        return "auth"
+    if status == 404:
+        return "not_found"
+    if status == 429:
+        return "rate_limit"
+    return "server_error" if status >= 500 else "invalid_request"
+
+
+def error_text(body: bytes) -> tuple[str, str | None, str | None]:
+    """(message, type, code) of an error body, in any of the shapes that providers use."""
+    try:
+        parsed: Any = loads(body)
+    except ValueError:
+        return body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace").strip(), None, None
+    if isinstance(parsed, list) and parsed:
+        parsed = parsed[0]
+    if not isinstance(parsed, dict):
+        return str(parsed)[:MAX_MESSAGE_CHARS], None, None
+    error = parsed.get("error", parsed)
+    if isinstance(error, str):
+        return error, None, None
+    if not isinstance(error, dict):
+        error = parsed
+    message = error.get("message") or error.get("detail") or parsed.get("detail") or ""
+    type_, code = error.get("type"), error.get("code")
+    return (
+        message if isinstance(message, str) else str(message),
+        str(type_) if type_ is not None else None,
+        str(code) if code is not None else None,
+    )
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The wait a provider asks for: ``retry-after-ms``, or ``Retry-After`` seconds or date."""
+    millis = headers.get("retry-after-ms")
+    if millis and re.fullmatch(r"\d{1,9}(\.\d+)?", millis.strip()):
+        return float(millis) / 1000
+    text = (headers.get("Retry-After") or "").strip()
+    if not text:
+        return None
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,252 @@
+"""Adapter 2: every provider that does not speak OpenAI's API, through LiteLLM.
+
+LiteLLM costs 3 s and 190 MB to import, so it is loaded in a thread when the first such model is
+prepared. Its own retries, telemetry and price download are off. Credentials are passed in each
+call; provider variables that the run did not declare are taken out of this process's environment
+first, so that LiteLLM cannot fall back on somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from osmosis.evaluation.gateway.chat import ChatRequest, Reply
+from osmosis.evaluation.gateway.event_stream import EventStream
+from osmosis.evaluation.gateway.failures import (
+    RETRY_STATUSES,
+    UpstreamFailure,
+    kind_of_status,
+    retry_after_s,
+)
+from osmosis.evaluation.gateway.providers import first_set
+from osmosis.evaluation.gateway.synthetic_stream import events_of
+from osmosis.wire.errors import RunFailed
+
+PROVIDER_VARIABLE = re.compile(
+    r"^(AWS|AZURE|GOOGLE|VERTEX|VERTEXAI|GEMINI|ANTHROPIC|OPENAI|COHERE|HUGGINGFACE|WATSONX|"
+    r"DATABRICKS|SNOWFLAKE|OCI|SAP|LITELLM)_|_(API_KEY|API_BASE|BASE_URL|API_VERSION|API_TOKEN)$"
+)
+SETTINGS: Mapping[str, Any] = {
+    "telemetry": False,
+    "suppress_debug_info": True,
+    "drop_params": False,
+    "num_retries": 0,
+}
+CALL_TIMEOUT_S = 24 * 3600.0
+"""LiteLLM insists on a limit of its own; the sample's deadline comes long before."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """How one provider's call parameters are filled from variables: parameter -> names."""
+
+    parameters: Mapping[str, tuple[str, ...]]
+    required: str | None
+    """The parameter without which the provider cannot be called."""
+    base_url: str | None = None
+
+
+_AWS = Credentials(
+    {
+        "aws_access_key_id": ("AWS_ACCESS_KEY_ID",),
+        "aws_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+        "aws_session_token": ("AWS_SESSION_TOKEN",),
+        "aws_region_name": ("AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        "api_key": ("AWS_BEARER_TOKEN_BEDROCK",),
+        "api_base": ("AWS_BEDROCK_RUNTIME_ENDPOINT",),
+    },
+    required="aws_access_key_id",
+)
+_VERTEX = Credentials(
+    {
+        "vertex_credentials": ("GOOGLE_APPLICATION_CREDENTIALS", "VERTEXAI_CREDENTIALS"),
+        "vertex_project": ("VERTEXAI_PROJECT", "GOOGLE_CLOUD_PROJECT"),
+        "vertex_location": ("VERTEXAI_LOCATION", "GOOGLE_CLOUD_LOCATION"),
+    },
+    required="vertex_credentials",
+)
+CREDENTIALS: Mapping[str, Credentials] = {
+    "anthropic": Credentials(
+        {
+            "api_key": ("ANTHROPIC_API_KEY",),
+            "api_base": ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
+        },
+        required="api_key",
+        base_url="https://api.anthropic.com",
+    ),
+    "gemini": Credentials(
+        {"api_key": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "api_base": ("GEMINI_API_BASE",)},
+        required="api_key",
+    ),
+    "azure": Credentials(
+        {
+            "api_key": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
+            "api_base": ("AZURE_API_BASE",),
+            "api_version": ("AZURE_API_VERSION",),
+        },
+        required="api_key",
+    ),
+    "bedrock": _AWS,
+    "sagemaker": _AWS,
+    "sagemaker_chat": _AWS,
+    "vertex_ai": _VERTEX,
+    "cohere": Credentials(
+        {"api_key": ("COHERE_API_KEY", "CO_API_KEY"), "api_base": ("COHERE_API_BASE",)},
+        required="api_key",
+    ),
+    "huggingface": Credentials(
+        {"api_key": ("HF_TOKEN", "HUGGINGFACE_API_KEY"), "api_base": ("HUGGINGFACE_API_BASE",)},
+        required="api_key",
+    ),
+}
+
+
+def litellm_model(path: str, variables: Mapping[str, str]) -> LiteLLMModel:
+    """The model with its credentials taken from the run's variables, or RunFailed."""
+    provider = path.partition("/")[0]
+    upper = provider.upper()
+    rule = CREDENTIALS.get(provider) or Credentials(
+        {
+            "api_key": (f"{upper}_API_KEY",),
+            "api_base": (f"{upper}_API_BASE", f"{upper}_BASE_URL"),
+        },
+        required="api_key",
+    )
+    values = {
+        parameter: value
+        for parameter, names in rule.parameters.items()
+        if (value := first_set(variables, names)) is not None
+    }
+    custom_base = "api_base" in values
+    needed = rule.required
+    if needed and needed not in values and not custom_base and "api_key" not in values:
+        name = rule.parameters[needed][0]
+        raise RunFailed(
+            "model_key_missing",
+            f"model_path '{path}' needs {name}, and the run has none.",
+            hint=f"Store it with 'osmosis secret set {name}' and add \"{name}\" to "
+            "[secrets] required.",
+        )
+    if rule.base_url is not None:
+        values.setdefault("api_base", rule.base_url)
+    return LiteLLMModel(path, provider, values, variables, custom_base=custom_base)
+
+
+class LiteLLMModel:
+    """One model behind LiteLLM. Upstream calls never stream; events are made from the answer."""
+
+    scripted = False
+
+    def __init__(
+        self,
+        path: str,
+        provider: str,
+        credentials: Mapping[str, str],
+        variables: Mapping[str, str],
+        *,
+        custom_base: bool,
+    ) -> None:
+        self.path = path
+        self.provider = provider
+        self.base_url = credentials.get("api_base")
+        self.price_name = None if custom_base and provider != "azure" else path
+        secret = credentials.get("api_key") or credentials.get("aws_access_key_id") or ""
+        self.limiter_key = (self.base_url or provider, secret)
+        self._credentials = dict(credentials)
+        if custom_base:
+            # Some of LiteLLM's providers insist on a key even where the server wants none.
+            self._credentials.setdefault("api_key", "none")
+        self._variables = variables
+        self._litellm: ModuleType | None = None
+
+    async def prepare(self) -> ModuleType:
+        isolate_environment(self._variables)
+        self._litellm = await asyncio.to_thread(_load)
+        return self._litellm
+
+    async def complete(self, chat: ChatRequest) -> Reply:
+        litellm = self._litellm or await self.prepare()
+        body = {
+            key: value
+            for key, value in chat.body.items()
+            if key not in ("model", "stream", "stream_options")
+        }
+        try:
+            answer = await litellm.acompletion(
+                model=self.path,
+                num_retries=0,
+                max_retries=0,
+                timeout=CALL_TIMEOUT_S,
+                **body,
+                **self._credentials,
+            )
+        except Exception as error:  # LiteLLM's error classes share no base but Exception
+            raise _failure_of(error, self.path) from error
+        return Reply.of_completion(answer.model_dump(exclude_none=True), chat.requested_model)
+
+    async def stream(self, chat: ChatRequest, out: EventStream) -> Reply:
+        reply = await self.complete(chat)
+        if reply.body is not None:
+            for event in events_of(reply.body):
+                await out.send(event)
+        return reply
+
+    async def close(self) -> None:
+        if self._litellm is not None:
+            close = getattr(self._litellm, "close_litellm_async_clients", None)
+            if close is not None:
+                await close()
+
+
+def isolate_environment(variables: Mapping[str, str]) -> None:
+    """Make the process's provider variables exactly the run's own."""
+    for name in [name for name in os.environ if PROVIDER_VARIABLE.search(name)]:
+        if name not in variables:
+            del os.environ[name]
+    for name, value in variables.items():
+        if PROVIDER_VARIABLE.search(name):
+            os.environ[name] = value
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_TELEMETRY"] = "False"
+
+
+def _load() -> ModuleType:
+    # 3 s and 190 MB: only when a run needs it, and not on the event loop.
+    litellm = importlib.import_module("litellm")
+    for name, value in SETTINGS.items():
+        setattr(litellm, name, value)
+    return litellm
+
+
+def _failure_of(error: Exception, path: str) -> UpstreamFailure:
+    name = type(error).__name__
+    message = _message_of(error)
+    status = getattr(error, "status_code", None)
+    if name == "APIConnectionError":
+        return UpstreamFailure("connection", message, retryable=True)
+    if name == "Timeout":
+        return UpstreamFailure("timeout", message, retryable=True)
+    if not isinstance(status, int):
+        return UpstreamFailure("bad_response", f"{path}: {name}: {message}", status=502)
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    return UpstreamFailure(
+        kind_of_status(status),
+        message,
+        status=status,
+        type=getattr(error, "type", None),
+        code=getattr(error, "code", None) if isinstance(getattr(error, "code", 0), str) else None,
+        retryable=status in RETRY_STATUSES,
+        retry_after_s=retry_after_s(headers),
+    )
+
+
+def _message_of(error: Exception) -> str:
+    text = str(getattr(error, "message", "") or error)
+    return text.removeprefix(f"litellm.{type(error).__name__}: ")

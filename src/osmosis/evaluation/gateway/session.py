@@ -1,0 +1,65 @@
+"""One rollout execution's own link to the gateway: its URLs, its bearers, its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+
+from osmosis.wire.samples import ModelCall, Route
+
+BEARER_BYTES = 24
+
+
+class GatewaySession:
+    """Made by ``Gateway.open_session``. Policy and judge have separate URLs and bearers."""
+
+    def __init__(
+        self,
+        rollout_id: str,
+        root_url: str,
+        *,
+        with_judge: bool,
+        on_close: Callable[[GatewaySession], None],
+    ) -> None:
+        self.rollout_id = rollout_id
+        self.chat_completions_url = f"{root_url}/v1/rollouts/{rollout_id}"
+        self.api_key = secrets.token_urlsafe(BEARER_BYTES)
+        self.judge_completions_url = f"{root_url}/v1/judges/{rollout_id}" if with_judge else None
+        self.judge_api_key = secrets.token_urlsafe(BEARER_BYTES) if with_judge else None
+        self.bearers: dict[Route, str | None] = {
+            "policy": self.api_key,
+            "judge": self.judge_api_key,
+        }
+        self.closed = False
+        self._on_close = on_close
+        self._calls: list[ModelCall | None] = []
+        self._running: set[asyncio.Task[object]] = set()
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """The calls that have ended, in the order in which they were made."""
+        return [call for call in self._calls if call is not None]
+
+    @property
+    def calls_in_flight(self) -> int:
+        return len(self._running)
+
+    def close(self) -> None:
+        """No more calls: new ones answer 410, running ones are cancelled (and recorded)."""
+        if self.closed:
+            return
+        self.closed = True
+        self._on_close(self)
+        for task in self._running:
+            task.cancel()
+
+    def begin(self, task: asyncio.Task[object]) -> int:
+        """Register a running call; its number is for :meth:`end`."""
+        self._running.add(task)
+        self._calls.append(None)
+        return len(self._calls) - 1
+
+    def end(self, number: int, task: asyncio.Task[object], call: ModelCall) -> None:
+        self._running.discard(task)
+        self._calls[number] = call

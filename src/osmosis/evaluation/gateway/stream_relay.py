@@ -1,0 +1,89 @@
+"""A provider's event stream on its way through: bytes pass, the end of the story is noted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from osmosis.evaluation.gateway.chat import Usage
+from osmosis.evaluation.gateway.failures import UpstreamFailure, error_text
+from osmosis.evaluation.gateway.json_codec import dumps, loads
+
+NOTABLE = re.compile(rb'"usage"\s*:\s*\{|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]')
+"""Only lines with one of these are parsed. Inside a JSON string the quotes are escaped."""
+MODEL_FIELD = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
+MAX_LINE_BYTES = 32 * 1024 * 1024
+
+
+class StreamRelay:
+    """Feed it what the provider sends; it returns the whole lines to pass on."""
+
+    def __init__(self, requested_model: str) -> None:
+        self.usage = Usage()
+        self.finish_reason: str | None = None
+        self.done = False
+        self.failure: UpstreamFailure | None = None
+        self._tail = b""
+        self._model_field = b'"model":' + dumps(requested_model)
+        self._upstream_field: bytes | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """The complete lines up to now; ends before a line that reports an error."""
+        data = self._tail + data
+        cut = data.rfind(b"\n") + 1
+        self._tail = data[cut:]
+        if len(self._tail) > MAX_LINE_BYTES:
+            self.failure = UpstreamFailure("bad_response", "A line of the stream is too long.")
+            return b""
+        block = data[:cut]
+        if not block:
+            return b""
+        passed = 0
+        for line in block.splitlines(keepends=True):
+            if line.startswith(b"data:") and self._note(line):
+                block = block[:passed]
+                break
+            passed += len(line)
+        if self._upstream_field:
+            block = block.replace(self._upstream_field, self._model_field)
+        return block
+
+    def end(self) -> bytes:
+        """The last bytes for the client, once the provider closed the stream."""
+        rest = self.feed(b"\n") if self._tail.strip() else b""
+        if self.failure is None and not self.done:
+            if self.finish_reason is None:
+                self.failure = UpstreamFailure(
+                    "connection", "The provider broke off the stream before its end."
+                )
+            else:
+                rest += (b"\n" if rest else b"") + b"data: [DONE]\n\n"
+        return rest
+
+    def _note(self, line: bytes) -> bool:
+        """Read what matters in one data line; True when it is an error."""
+        if self._upstream_field is None:
+            found = MODEL_FIELD.search(line)
+            if found:
+                self._upstream_field = found[0]
+        if not NOTABLE.search(line):
+            if line[5:].strip() == b"[DONE]":
+                self.done = True
+            return False
+        try:
+            event: Any = loads(line[5:].strip())
+        except ValueError:
+            return False
+        if not isinstance(event, dict):
+            return False
+        if event.get("error"):
+            message, type_, code = error_text(dumps(event))
+            self.failure = UpstreamFailure("server_error", message, type=type_, code=code)
+            return True
+        if isinstance(event.get("usage"), dict):
+            self.usage = Usage.of(event["usage"])
+        for choice in event.get("choices") or ():
+            finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+            if isinstance(finish, str):
+                self.finish_reason = finish
+        return False
