@@ -1,0 +1,5 @@
+"""Backends that execute rollouts."""
+
+from osmosis.rollout.backend.base import ExecutionBackend
+
+__all__ = ["ExecutionBackend"]

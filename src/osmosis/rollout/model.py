@@ -1,0 +1,144 @@
+"""Awaited calls to the run's own model and judge, so that a rollout needs no HTTP code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import orjson
+
+from osmosis.rollout.context import (
+    ModelLink,
+    get_rollout_context,
+    grading,
+    judge_link,
+)
+from osmosis.rollout.errors import MESSAGE_MAX_CHARS, ModelCallError
+
+PLACEHOLDER_MODEL = "osmosis-rollout"
+CONNECT_TIMEOUT_S = 30.0
+
+# One pool per event loop: opening a client for each row costs far more than the call itself.
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+
+
+async def call_model(
+    messages: list[dict[str, Any]], *, tools: list[dict[str, Any]] | None = None, **params: Any
+) -> dict[str, Any]:
+    """Send ``messages`` to the run's own model and return the assistant's message.
+
+    The message's ``content`` is always a string; ``tool_calls`` are there when the model made
+    some. Further parameters (``temperature``, ``max_tokens``, ``response_format``, …) go along
+    unchanged. There is no time limit but the rollout's own. Raises :class:`ModelCallError`.
+    """
+    context = get_rollout_context()
+    if context is None:
+        raise RuntimeError(
+            "call_model() works only while AgentWorkflow.run() is active"
+            + ("; a grader asks its judge with call_judge()" if grading.get() else "")
+        )
+    if not context.chat_completions_url:
+        raise RuntimeError("the active rollout context names no chat_completions_url")
+    if tools is not None:
+        params["tools"] = tools
+    link = ModelLink(context.chat_completions_url, context.api_key)
+    return await _call(link, "call_model", messages, params)
+
+
+async def call_judge(messages: list[dict[str, Any]], **params: Any) -> dict[str, Any]:
+    """As :func:`call_model`, inside ``Grader.grade``, to the run's judge model."""
+    if not grading.get():
+        raise RuntimeError("call_judge() works only while Grader.grade() is active")
+    link = judge_link.get()
+    if link is None:
+        raise RuntimeError(
+            "this run has no judge model; set judge_model under [advanced] in the config, "
+            'for example judge_model = "openai/gpt-5-mini"'
+        )
+    return await _call(link, "call_judge", messages, params)
+
+
+async def _call(
+    link: ModelLink, caller: str, messages: list[dict[str, Any]], params: dict[str, Any]
+) -> dict[str, Any]:
+    if params.get("stream"):
+        raise ValueError(f"{caller}() returns whole messages; leave out stream")
+    body = {"model": PLACEHOLDER_MODEL, "messages": messages, **params}
+    headers = {"Content-Type": "application/json"}
+    if link.api_key:
+        headers["Authorization"] = f"Bearer {link.api_key}"
+    url = f"{link.completions_url.rstrip('/')}/chat/completions"
+    try:
+        async with _session().post(url, data=_encode(body), headers=headers) as response:
+            status, content = response.status, await response.read()
+    except (aiohttp.ClientError, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise ModelCallError(0, f"the model did not answer: {reason}") from error
+    if status != 200:
+        raise ModelCallError(status, _error_text(content))
+    return _message(content)
+
+
+def _session() -> aiohttp.ClientSession:
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+        )
+    return session
+
+
+async def close_sessions() -> None:
+    """Close the running loop's connections; the server calls this when it ends."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        # Lone surrogates and integers beyond 64 bits are legal JSON, but not to orjson.
+        return json.dumps(body, allow_nan=False).encode()
+
+
+def _message(content: bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(content)["choices"][0]["message"]
+        message["content"] = _text(message.get("content"))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        shown = content[:200].decode("utf-8", "replace")
+        raise ModelCallError(200, f"the answer is no chat completion: {shown!r}") from error
+    message.setdefault("role", "assistant")
+    return message
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def _error_text(content: bytes) -> str:
+    text = content.decode("utf-8", "replace").strip()
+    try:
+        body = orjson.loads(content)
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        error = body.get("error")
+        nested = error.get("message") if isinstance(error, dict) else error
+        candidates = (nested, body.get("detail"), body.get("message"), text)
+        text = next(found for found in candidates if isinstance(found, str))
+    return text[:MESSAGE_MAX_CHARS] or "the model refused the call without a word"

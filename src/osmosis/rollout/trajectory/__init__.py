@@ -1,0 +1,9 @@
+"""Trajectories: one rollout's conversation as an ATIF document."""
+
+from osmosis.rollout.trajectory.document import (
+    attach_call_metrics,
+    build_trajectory,
+    sample_trajectory,
+)
+
+__all__ = ["attach_call_metrics", "build_trajectory", "sample_trajectory"]
