@@ -1,1 +1,1 @@
-"""The osmosis command."""
+"""The ``osmosis`` command: thin commands that return results, and one place that prints them."""

@@ -1,0 +1,98 @@
+"""``osmosis model endpoint``: names for model servers of your own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from osmosis.cli.commands.options import All, Limit, Yes, group, paging
+from osmosis.cli.output import Column, Listing, NextStep, Operation
+from osmosis.cli.output.format import text
+from osmosis.cli.output.questions import confirm
+from osmosis.cli.session import session
+
+app = group("model", "Named addresses of your own models.")
+endpoint = group(
+    "endpoint", "Names for OpenAI-compatible servers: vLLM, Ollama, llama.cpp, a proxy."
+)
+app.add_typer(endpoint)
+
+
+@app.callback()
+def _model() -> None:
+    """Named addresses of your own models."""
+
+
+@endpoint.command()
+def add(
+    name: Annotated[str, typer.Argument(help='What a config writes: model_path = "NAME".')],
+    base_url: Annotated[
+        str, typer.Option("--base-url", help="For example http://127.0.0.1:8000/v1.")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model's id there (else NAME/ID in configs).")
+    ] = None,
+    api_key_secret: Annotated[
+        str | None, typer.Option("--api-key-secret", help="The secret that holds its key.")
+    ] = None,
+) -> Operation:
+    """Add a named endpoint, or change it."""
+    body = {"name": name, "base_url": base_url}
+    if model:
+        body["model"] = model
+    if api_key_secret:
+        body["api_key_secret"] = api_key_secret
+    answer = session.api.add_endpoint(body)
+    steps = [
+        NextStep("Use it in a config:", f'model_path = "{name if model else f"{name}/MODEL"}"')
+    ]
+    if api_key_secret and answer.get("api_key_stored") is False:
+        steps.insert(0, NextStep("Store its key:", f"osmosis secret set {api_key_secret}"))
+    return Operation(
+        operation="model.endpoint.add",
+        message=f"The endpoint {answer.get('name', name)} leads to {answer.get('base_url')}.",
+        resource={**answer, **session.context},
+        next_steps=steps,
+    )
+
+
+@endpoint.command("list")
+def list_endpoints(limit: Limit = None, everything: All = False) -> Listing:
+    """List the workspace's endpoints."""
+    page = session.api.endpoints(**paging(limit, everything))
+    return Listing(
+        items=page.items,
+        columns=(
+            Column("Name", lambda e: text(e.get("name")), kind="name"),
+            Column("Address", lambda e: text(e.get("base_url"))),
+            Column("Model", lambda e: text(e.get("model"))),
+            Column("Key", lambda e: text(e.get("api_key_secret"))),
+        ),
+        total_count=page.total_count,
+        has_more=page.has_more,
+        next_offset=page.next_offset,
+        extra={**page.extra, **session.context},
+        empty="No endpoints yet; hosted models need none.",
+        hints=()
+        if page.items
+        else (
+            NextStep(
+                "Add one:",
+                "osmosis model endpoint add local --base-url http://127.0.0.1:11434/v1 "
+                "--model llama3.2",
+            ),
+        ),
+    )
+
+
+@endpoint.command()
+def remove(name: str, yes: Yes = False) -> Operation:
+    """Remove an endpoint. Runs that were submitted keep what they have."""
+    confirm(f"Remove the endpoint {name}?", yes=yes)
+    session.api.remove_endpoint(name)
+    return Operation(
+        operation="model.endpoint.remove",
+        message=f"The endpoint {name} is removed.",
+        resource={"name": name, **session.context},
+    )

@@ -1,0 +1,137 @@
+"""``osmosis workspace``: list yours, connect a directory's repository, fetch a remote one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osmosis.cli.commands.options import group
+from osmosis.cli.output import Column, Listing, NextStep, Operation
+from osmosis.cli.output.format import text
+from osmosis.cli.repository_link import hosted_link, note_identity, workspace_name
+from osmosis.cli.session import session
+from osmosis.wire.errors import OsmosisError, ValidationFailed
+from osmosis.workspace.layout import find_workspace
+from osmosis.workspace.repository import without_credentials
+
+app = group("workspace", "Your workspaces, and the repository each is connected to.")
+
+
+@app.command("list")
+def list_workspaces() -> Listing:
+    """List the workspaces that you belong to."""
+    items = session.account.workspaces()
+    return Listing(
+        items=items,
+        columns=(
+            Column("Name", lambda w: text(w.get("name")), kind="name"),
+            Column("Role", lambda w: text(w.get("role"))),
+            Column("Repository", _repository),
+            Column("Kind", lambda w: text(w.get("repository_kind"))),
+        ),
+        total_count=len(items),
+        empty="You have no workspace yet.",
+        hints=() if items else (NextStep("Make one:", "osmosis init DIR"),),
+    )
+
+
+@app.command()
+def connect(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            help="A git URL to fetch from; without it the platform hosts the repository."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The workspace's name (else the directory's).")
+    ] = None,
+    token_env: Annotated[
+        str | None,
+        typer.Option("--token-env", help="The environment variable that holds an access token."),
+    ] = None,
+    deploy_key: Annotated[
+        Path | None, typer.Option("--deploy-key", help="A file with a private SSH key.")
+    ] = None,
+) -> Operation:
+    """Connect this workspace: to any git URL, or to a repository that the platform hosts.
+
+    With a URL, the platform fetches from it when you submit. Without one it hosts the repository
+    itself: origin is set and git push works at once.
+    """
+    root = _root_or_none()
+    if url is None:
+        if token_env or deploy_key:
+            raise ValidationFailed("--token-env and --deploy-key need the URL of a repository.")
+        return _connect_hosted(root or find_workspace(Path.cwd()), name)
+    body: dict[str, Any] = {"url": url}
+    chosen = name or session.line.workspace or (workspace_name(root) if root else None)
+    if chosen:
+        body["name"] = chosen
+    body.update(_credential(token_env, deploy_key))
+    answer = session.account.connect_workspace(body)
+    connected = answer.get("connected_repo") or {}
+    identity = connected.get("repo_full_name")
+    if root and identity:
+        note_identity(root, str(identity))
+    shown = without_credentials(url)
+    return Operation(
+        operation="workspace.connect",
+        message=f"The workspace {answer.get('name')} is connected to {shown}.",
+        resource=answer,
+        next_steps=(NextStep("Rollouts found there:", "osmosis rollout list"),),
+    )
+
+
+@app.command()
+def sync() -> Operation:
+    """Fetch the connected repository now and catalogue its branches and rollouts."""
+    answer = session.api.sync()
+    return Operation(
+        operation="workspace.sync",
+        message="The repository is in sync.",
+        resource=answer,
+        next_steps=(NextStep("Rollouts found there:", "osmosis rollout list"),),
+    )
+
+
+def _connect_hosted(root: Path, name: str | None) -> Operation:
+    link = hosted_link(session.account, root, name)
+    return Operation(
+        operation="workspace.connect",
+        message=f"The workspace {link.workspace} is connected; origin is {link.git_url}.",
+        resource=link.resource(),
+        next_steps=(NextStep("Send your commits:", "git push"),),
+    )
+
+
+def _credential(token_env: str | None, deploy_key: Path | None) -> dict[str, str]:
+    """The credential to store with the repository; values come from variables or files only."""
+    if token_env and deploy_key:
+        raise ValidationFailed("--token-env and --deploy-key exclude each other.")
+    if token_env:
+        value = os.environ.get(token_env, "")
+        if not value:
+            raise ValidationFailed(f"The environment variable {token_env} is not set or empty.")
+        return {"token": value}
+    if deploy_key:
+        try:
+            return {"deploy_key": deploy_key.expanduser().read_text("utf-8")}
+        except (OSError, UnicodeDecodeError):
+            raise ValidationFailed(f"Cannot read the key file {deploy_key}.") from None
+    return {}
+
+
+def _root_or_none() -> Path | None:
+    try:
+        return find_workspace(Path.cwd())
+    except OsmosisError:
+        return None
+
+
+def _repository(workspace: Any) -> str:
+    connected = workspace.get("connected_repo")
+    return text(connected.get("repo_full_name") if isinstance(connected, dict) else None)

@@ -1,0 +1,92 @@
+"""Values as people read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+NOTHING = "-"
+
+
+def text(value: Any) -> str:
+    return NOTHING if value is None or value == "" else str(value)
+
+
+def name_of(reference: Any) -> str:
+    """The name of a reference object as the API gives it."""
+    if isinstance(reference, dict):
+        for key in ("name", "file_name", "model_name"):
+            if reference.get(key):
+                return str(reference[key])
+    return text(reference if isinstance(reference, str) else None)
+
+
+def moment(value: Any) -> str:
+    """An ISO time in local time, to the second."""
+    parsed = parse_time(value)
+    return parsed.astimezone().strftime("%Y-%m-%d %H:%M:%S") if parsed else NOTHING
+
+
+def parse_time(value: Any) -> datetime | None:
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
+def seconds(value: float | None) -> str:
+    """A duration: ``0.8 s``, ``42 s``, ``3 m 05 s``, ``2 h 14 m``."""
+    if value is None:
+        return NOTHING
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+
+
+def size(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return NOTHING
+    amount = float(value)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def count(value: Any) -> str:
+    """A whole number with thousands apart."""
+    return f"{value:,}" if isinstance(value, int) else NOTHING
+
+
+def percent(value: Any) -> str:
+    return f"{value * 100:.1f}%" if isinstance(value, int | float) else NOTHING
+
+
+def number(value: Any, digits: int = 4) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, int | float) else NOTHING
+
+
+def money(value: Any) -> str:
+    """A cost in dollars. One that nobody knows is unknown, never zero."""
+    if not isinstance(value, int | float):
+        return "unknown"
+    if 0 < value < 0.01:
+        return f"${value:.4f}"
+    return f"${value:,.2f}"
+
+
+def plural(amount: int, word: str) -> str:
+    return f"{amount:,} {word}{'' if amount == 1 else 's'}"
+
+
+def one_line(value: str) -> str:
+    """Text without line breaks, tabs and control characters, for a cell."""
+    return "".join(" " if c in "\r\n\t" else c for c in value if c in "\r\n\t" or c.isprintable())

@@ -1,0 +1,33 @@
+"""Live progress on stderr: a bar on a terminal, nothing else where nobody watches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from osmosis.cli.output.mode import output
+
+SHOWN_FROM_BYTES = 4_000_000
+
+
+@contextlib.contextmanager
+def upload_progress(name: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A callback that takes the bytes sent so far; small files go without a bar."""
+    if not output.live or total_bytes < SHOWN_FROM_BYTES:
+        yield lambda sent: None
+        return
+    # Only an upload that is watched pays for this import.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    bar = Progress(
+        "{task.description}",
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(name, total=total_bytes)
+        yield lambda sent: bar.update(task, completed=sent)

@@ -1,0 +1,112 @@
+"""Results for people at a terminal."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from osmosis.cli.output.mode import width
+from osmosis.cli.output.results import Column, Detail, Item, Listing, NextStep, Operation, Result
+from osmosis.cli.output.styles import status_style
+
+_BARE = {"box": None, "show_header": False, "show_edge": False, "pad_edge": False}
+
+
+def console() -> Console:
+    """A console on stdout, made anew so that it follows a redirected stream."""
+    return Console(
+        file=sys.stdout, highlight=False, soft_wrap=False, width=width(sys.stdout.isatty())
+    )
+
+
+def show(result: Result) -> None:
+    screen = console()
+    if isinstance(result, Listing):
+        _listing(screen, result)
+    elif isinstance(result, Detail):
+        _detail(screen, result)
+        _steps(screen, result.hints)
+    else:
+        _operation(screen, result)
+
+
+def _listing(screen: Console, result: Listing) -> None:
+    if not result.shown:
+        screen.print(Text(result.empty))
+        _steps(screen, result.hints)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in result.columns:
+        table.add_column(column.header, justify=column.justify, overflow="fold")
+    for item in result.shown:
+        table.add_row(*(_cell(column, item) for column in result.columns))
+    screen.print(table)
+    if result.has_more:
+        shown = f"{len(result.shown)} of {result.total_count} shown; --all shows the rest."
+        screen.print(Text(shown, style="dim"))
+    _steps(screen, result.hints)
+
+
+def _detail(screen: Console, result: Detail) -> None:
+    if result.title:
+        screen.print(Text(result.title, style="bold"))
+    screen.print(_pairs(result.rows))
+    for section in result.sections:
+        screen.print()
+        screen.print(Text(section.title, style="bold"))
+        if section.rows:
+            screen.print(_pairs(section.rows))
+        if section.table:
+            table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+            for index in range(len(section.table[0])):
+                table.add_column(overflow="fold", justify="left" if index == 0 else "right")
+            for row in section.table:
+                table.add_row(*(Text(cell) for cell in row))
+            screen.print(Padding(table, (0, 0, 0, 2)))
+        for line in section.lines:
+            screen.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _operation(screen: Console, result: Operation) -> None:
+    if result.message:
+        mark = {"success": ("✓ ", "green"), "partial": ("! ", "yellow")}.get(result.status)
+        line = Text(mark[0], style=mark[1]) if mark else Text()
+        screen.print(line.append(result.message, style="default"))
+    if result.detail:
+        screen.print()
+        _detail(screen, result.detail)
+        _steps(screen, result.detail.hints)
+    _steps(screen, result.next_steps)
+
+
+def _pairs(rows: object) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:  # type: ignore[attr-defined]
+        style = status_style(value) if label == "Status" else ""
+        table.add_row(label, Text(value, style=style))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _cell(column: Column, item: Item) -> Text:
+    value = column.cell(item)
+    if column.kind == "status":
+        return Text(value, style=status_style(value))
+    return Text(value, style={"name": "bold", "dim": "dim"}.get(column.kind, ""))
+
+
+def _steps(screen: Console, steps: object) -> None:
+    chosen: list[NextStep] = list(steps)  # type: ignore[call-overload]
+    if not chosen:
+        return
+    screen.print()
+    for step in chosen:
+        line = Text(step.text, style="dim")
+        if step.command:
+            line.append(" ").append(step.command, style="cyan not dim")
+        screen.print(line, soft_wrap=True)
