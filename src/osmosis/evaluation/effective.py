@@ -1,0 +1,77 @@
+"""The limits and parts an evaluation really runs with, as shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osmosis.evaluation.driver import deadline_s
+from osmosis.evaluation.parts import EnvironmentPart, RolloutPart
+from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.sandbox import choose_sandbox
+
+MANY_SAMPLES = 20
+"""From here on a run one sample at a time deserves a hint."""
+
+
+def advertised_capacity(health: Mapping[str, Any]) -> int | None:
+    """What the rollout says it can take: rollout-protocol.md §2.5; None is "no cap"."""
+    concurrency = health.get("concurrency")
+    candidates = [health.get("max_queue_depth")]
+    if isinstance(concurrency, Mapping):
+        candidates.append(concurrency.get("max_concurrent"))
+    for value in candidates:
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def samples_in_flight(plan: EvaluationPlan, advertised: int | None) -> int:
+    return plan.batch_size if advertised is None else min(plan.batch_size, advertised)
+
+
+def effective_values(
+    plan: EvaluationPlan,
+    process: RolloutPart,
+    environment: EnvironmentPart,
+    model: Mapping[str, Any],
+) -> dict[str, Any]:
+    """For ``Sink.effective``: plain JSON, no secret."""
+    advertised = advertised_capacity(process.health)
+    return {
+        "batch_size": plan.batch_size,
+        "advertised_max_concurrent": advertised,
+        "in_flight": samples_in_flight(plan, advertised),
+        "agent_workflow_timeout_s": plan.agent_workflow_timeout_s,
+        "grader_timeout_s": plan.grader_timeout_s,
+        "sample_deadline_s": deadline_s(plan.agent_workflow_timeout_s, plan.grader_timeout_s),
+        "pass_threshold": plan.pass_threshold,
+        "n": plan.n,
+        "advanced": plan.advanced.model_dump(exclude_none=True),
+        "model": dict(model),
+        "sandbox": choose_sandbox().describe(),
+        "sdk": environment.sdk,
+        "environment": {"key": environment.key, "cached": environment.cached},
+    }
+
+
+def warn_about_limits(plan: EvaluationPlan, advertised: int | None, sink: Sink) -> None:
+    """Say what holds the run back, and how to change it."""
+    if advertised is not None and advertised < plan.batch_size:
+        sink.log(
+            "warning",
+            "limits",
+            f"The rollout takes {advertised} samples at once, so batch_size = {plan.batch_size} "
+            f"is cut to {advertised}. To raise it, give LocalBackend a workflow_config with "
+            f"concurrency=ConcurrencyConfig(max_concurrent={plan.batch_size}).",
+            {"batch_size": plan.batch_size, "advertised_max_concurrent": advertised},
+        )
+    samples = plan.selected_rows * plan.n
+    if plan.batch_size == 1 and samples >= MANY_SAMPLES:
+        sink.log(
+            "info",
+            "limits",
+            f"{samples} samples run one after the other because batch_size is 1. Set a higher "
+            "[evaluation] batch_size to run several at once.",
+            {"batch_size": 1, "samples": samples},
+        )

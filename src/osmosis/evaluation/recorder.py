@@ -1,0 +1,268 @@
+"""Makes the record of a sample: verdict, numbers of its model calls, trajectory, artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osmosis.evaluation.classification import Classified, is_finite_number
+from osmosis.evaluation.plan import Sink
+from osmosis.evaluation.redaction import Redactor
+from osmosis.evaluation.rollout_files import (
+    Leftover,
+    has_artifacts,
+    iter_artifacts,
+    read_trajectory,
+    remove_rollout_dir,
+)
+from osmosis.evaluation.sample import Sample
+from osmosis.evaluation.strict_json import clean_text, loads
+from osmosis.evaluation.trajectory_metrics import merge_call_metrics
+from osmosis.rollout.trajectory import build_trajectory
+from osmosis.wire.samples import ModelCall, SampleRecord
+
+MAX_MESSAGE_CHARS = 4000
+MAX_METRICS = 100
+MAX_METRIC_NAME_CHARS = 200
+UNBILLED_STATUSES = frozenset(range(400, 600)) - {408, 499, 504}
+"""Error answers cost nothing; a call that somebody hung up on may have been billed."""
+
+
+@dataclass(slots=True)
+class TryFacts:
+    """What is known of one try once it is over. Times are unix seconds."""
+
+    rollout_id: str
+    started_at: float
+    finished_at: float
+    directory: Path
+    calls: Sequence[ModelCall] = ()
+    sample: dict[str, Any] | None = None
+    output: str | None = None
+    queued_s: float = 0.0
+
+
+class Recorder:
+    """Turns finished tries into records and sends them, with their artifacts, to the sink."""
+
+    def __init__(self, sink: Sink, redactor: Redactor, outbox: Path, model_name: str) -> None:
+        self._sink = sink
+        self._redactor = redactor
+        self._outbox = outbox
+        self._model_name = model_name
+
+    async def record(self, sample: Sample, verdict: Classified, facts: TryFacts) -> None:
+        """Send the terminal record of ``sample``; its rollout's directory is gone afterwards."""
+        trajectory = self._trajectory(sample, facts)
+        artifacts: list[str] = []
+        if has_artifacts(facts.directory):
+            artifacts = await self._send_artifacts(facts)
+        await self._sink.record(self._record(sample, verdict, facts, trajectory, artifacts))
+        await self.discard(facts.directory, small=not artifacts)
+
+    async def discard(self, rollout_dir: Path, *, small: bool = False) -> None:
+        """Remove what a rollout left on disk. A big tree is removed beside the event loop."""
+        if small:
+            remove_rollout_dir(rollout_dir)
+        else:
+            await asyncio.to_thread(remove_rollout_dir, rollout_dir)
+
+    def _record(
+        self,
+        sample: Sample,
+        verdict: Classified,
+        facts: TryFacts,
+        trajectory: dict[str, Any] | None,
+        artifacts: list[str],
+    ) -> SampleRecord:
+        policy = [call for call in facts.calls if call.route == "policy"]
+        judge = [call for call in facts.calls if call.route == "judge"]
+        prompt, completion = _sum(policy, "prompt_tokens"), _sum(policy, "completion_tokens")
+        tokens = _total(prompt, completion)
+        if not policy and trajectory is not None:
+            prompt, completion, tokens = _totals_of(trajectory)
+        message = verdict.error_message
+        if message is not None:
+            message = clean_text(self._redactor.text(message))[:MAX_MESSAGE_CHARS]
+        return SampleRecord(
+            row_index=sample.row.row_index,
+            run_index=sample.run_index,
+            source_row=sample.row.source_row,
+            rollout_id=facts.rollout_id,
+            status=verdict.status,
+            reward=verdict.reward,
+            error_type=verdict.error_type,
+            error_message=message,
+            tokens=tokens,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cost_usd=_cost(policy),
+            judge_tokens=_total(_sum(judge, "prompt_tokens"), _sum(judge, "completion_tokens")),
+            judge_cost_usd=_cost(judge),
+            duration_ms=max(0.0, (facts.finished_at - facts.started_at) * 1000),
+            queue_ms=(facts.queued_s + sum(call.queue_s for call in facts.calls)) * 1000,
+            started_at=facts.started_at,
+            finished_at=facts.finished_at,
+            tries=max(1, sample.tries),
+            metrics=self._metrics(facts.sample),
+            calls=list(facts.calls),
+            trajectory=trajectory,
+            output=clean_text(facts.output) if facts.output else None,
+            artifacts=artifacts,
+        )
+
+    def _metrics(self, sample: dict[str, Any] | None) -> dict[str, float]:
+        found = (sample or {}).get("metrics")
+        if not isinstance(found, dict):
+            return {}
+        numbers = (
+            (clean_text(self._redactor.text(name))[:MAX_METRIC_NAME_CHARS], float(value))
+            for name, value in found.items()
+            if is_finite_number(value)
+        )
+        return {name: value for (name, value), _ in zip(numbers, range(MAX_METRICS), strict=False)}
+
+    def _trajectory(self, sample: Sample, facts: TryFacts) -> dict[str, Any] | None:
+        """The trajectory the rollout saved, else one made of its messages; redacted."""
+        if facts.sample is None:
+            return None
+        trajectory = _saved_trajectory(facts.directory, facts.rollout_id)
+        if trajectory is None:
+            trajectory = self._built_trajectory(sample, facts)
+        if trajectory is None:
+            return None
+        merge_call_metrics(trajectory, facts.calls)
+        return self._redactor.json(trajectory)
+
+    def _built_trajectory(self, sample: Sample, facts: TryFacts) -> dict[str, Any] | None:
+        given = facts.sample or {}
+        messages = given.get("messages")
+        if not isinstance(messages, list) or not messages:
+            return None
+        try:
+            return build_trajectory(
+                messages,
+                rollout_id=facts.rollout_id,
+                label=sample.row.label,
+                reward=given.get("reward"),
+                metrics=given.get("metrics"),
+                extra_fields=given.get("extra_fields"),
+                request_metadata=sample.row.metadata,
+                request_extra_fields=request_extra_fields(sample),
+                model_name=self._model_name,
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            self._sink.log(
+                "warning",
+                "results",
+                f"No trajectory for {sample}: its messages are unusable.",
+                {"rollout_id": facts.rollout_id, "error": self._redactor.text(str(error))[:500]},
+            )
+            return None
+
+    async def _send_artifacts(self, facts: TryFacts) -> list[str]:
+        """Copy the artifacts out of user code's reach, redacted, and send the copies."""
+        rollout_id = facts.rollout_id
+        outbox = self._outbox / rollout_id
+        leftover = Leftover()
+        paths = await asyncio.to_thread(self._copy_artifacts, facts.directory, outbox, leftover)
+        sent: list[str] = []
+        try:
+            for path in paths:
+                await self._sink.artifact(rollout_id, path, outbox / path)
+                sent.append(path)
+        finally:
+            await asyncio.to_thread(remove_rollout_dir, outbox)
+        if leftover.reasons:
+            self._sink.log(
+                "warning",
+                "results",
+                "Some artifacts were left out.",
+                {"rollout_id": rollout_id, "reasons": leftover.reasons[:20]},
+            )
+        return sent
+
+    def _copy_artifacts(self, rollout_dir: Path, outbox: Path, leftover: Leftover) -> list[str]:
+        paths: list[str] = []
+        for artifact in iter_artifacts(rollout_dir, leftover):
+            target = outbox / artifact.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # surrogateescape keeps bytes that are no UTF-8 exactly as they are.
+            text = artifact.content.decode("utf-8", "surrogateescape")
+            target.write_bytes(self._redactor.text(text).encode("utf-8", "surrogateescape"))
+            paths.append(artifact.path)
+        return paths
+
+
+def request_extra_fields(sample: Sample) -> dict[str, int]:
+    """What travels as ``extra_fields`` of a rollout and names its place in the results."""
+    return {"row_index": sample.row.row_index, "run_index": sample.run_index}
+
+
+def now() -> float:
+    """Unix time, the clock of records."""
+    return time.time()
+
+
+def _saved_trajectory(rollout_dir: Path, rollout_id: str) -> dict[str, Any] | None:
+    raw = read_trajectory(rollout_dir)
+    if raw is None:
+        return None
+    try:
+        parsed = loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("steps"), list):
+        return None
+    return parsed if _identity(parsed) == rollout_id else None
+
+
+def _identity(trajectory: dict[str, Any]) -> str | None:
+    """Whose trajectory it is: rollout-protocol.md §8, "Trajectory identity"."""
+    extra = trajectory.get("extra")
+    ours = extra.get("osmosis") if isinstance(extra, dict) else None
+    if isinstance(ours, dict) and isinstance(ours.get("rollout_id"), str):
+        return ours["rollout_id"]
+    if isinstance(trajectory.get("session_id"), str):
+        return trajectory["session_id"]
+    name = trajectory.get("trajectory_id")
+    return name.partition("/")[0] if isinstance(name, str) else None
+
+
+def _sum(calls: Sequence[ModelCall], name: str) -> int | None:
+    known = [value for call in calls if (value := getattr(call, name)) is not None]
+    return sum(known) if known else None
+
+
+def _total(prompt: int | None, completion: int | None) -> int | None:
+    if prompt is None and completion is None:
+        return None
+    return (prompt or 0) + (completion or 0)
+
+
+def _cost(calls: Sequence[ModelCall]) -> float | None:
+    """The sum, or None as soon as the cost of one billed call is unknown."""
+    costs = [
+        0.0 if call.cost_usd is None and _is_unbilled(call) else call.cost_usd for call in calls
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if calls and len(known) == len(costs) else None
+
+
+def _is_unbilled(call: ModelCall) -> bool:
+    return call.http_status in UNBILLED_STATUSES and not call.prompt_tokens
+
+
+def _totals_of(trajectory: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    totals = trajectory.get("final_metrics")
+    if not isinstance(totals, dict):
+        return None, None, None
+    prompt, completion = (
+        value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        for value in (totals.get("total_prompt_tokens"), totals.get("total_completion_tokens"))
+    )
+    return prompt, completion, _total(prompt, completion)
