@@ -54,7 +54,7 @@ async def test_what_is_done_already_does_not_run_again(world, tmp_path):
 
 
 async def test_nothing_left_to_do_is_a_success_without_any_start(world, tmp_path):
-    outcome, sink = await run(world, tmp_path, rows("reward 1"), selected_rows=1, done={(0, 0)})
+    outcome, _ = await run(world, tmp_path, rows("reward 1"), selected_rows=1, done={(0, 0)})
     assert outcome.status == "finished"
     assert world.lives == []
 

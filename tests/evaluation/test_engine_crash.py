@@ -38,7 +38,7 @@ async def test_a_process_killed_from_outside_blames_nobody(world, tmp_path):
         run(world, tmp_path, rows(*["sleep 0.1"] * 20), sink, batch_size=4, selected_rows=20)
     )
     for kills in range(1, 4):
-        await until(lambda: len(world.lives) >= kills or len(sink.records) < 3 * kills)
+        await until(lambda n=kills: len(world.lives) >= n and len(sink.records) >= 3 * n)
         await world.lives[-1].die("killed by SIGKILL")
     outcome, _ = await task
     assert outcome.status == "finished"
