@@ -1,0 +1,1 @@
+"""Git over HTTP: ``git push``, ``fetch`` and ``clone`` of the repositories that we host."""

@@ -1,0 +1,1 @@
+"""The rollouts that the catalogue found."""
