@@ -1,0 +1,356 @@
+"""The rollout process: user code, started from its own environment, watched, and ended.
+
+It leads a process group of its own, sees only what its sandbox shows, has only its declared
+variables, and dies with us. It is healthy once ``GET /health`` answers with the instance id that
+we gave to this very process (rollout-protocol.md §5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
+from osmosis.evaluation.environment import Environment, check_sdk
+from osmosis.evaluation.package_index import certificate_variables
+from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.process_life import (
+    ProcessRecord,
+    descendants,
+    describe_exit,
+    kill_marked,
+    kill_tree,
+    terminate,
+)
+from osmosis.evaluation.redaction import Redactor
+from osmosis.evaluation.rollout_output import OUTPUT_STEP, OutputReader
+from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, require_network
+from osmosis.evaluation.start_failure import exited_early, port_was_taken
+from osmosis.wire.errors import RunFailed
+
+HEALTH_LIMIT_S = 90.0
+HEALTH_POLL_S = 0.025
+HEALTH_ANSWER_S = 5.0
+HEALTH_MAX_BYTES = 2**20
+
+START_ATTEMPTS = 2
+"""A free port may be taken by somebody else between our look and the child's bind."""
+
+OUTPUT_END_S = 2.0
+"""How long the pipe may stay open after the process is gone."""
+
+KILL_WAIT_S = 5.0
+
+INSTANCE_VARIABLE = "_OSMOSIS_ROLLOUT_INSTANCE_ID"
+
+PIPE_BYTES = 2**20
+_F_SETPIPE_SZ = 1031
+
+
+class RolloutProcess:
+    """One running rollout. Make it with :meth:`start`; end it with :meth:`stop`."""
+
+    def __init__(
+        self,
+        plan: EvaluationPlan,
+        environment: Environment,
+        sandbox: Sandbox,
+        process: asyncio.subprocess.Process,
+        reader: OutputReader,
+        port: int,
+        instance_id: str,
+        artifact_root: Path,
+    ) -> None:
+        self._plan = plan
+        self._environment = environment
+        self._sandbox = sandbox
+        self._process = process
+        self._reader = reader
+        self._instance_id = instance_id
+        self.base_url = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.artifact_root = artifact_root
+        self.health: dict[str, Any] = {}
+        self.max_concurrent: int | None = None
+        self.exited = asyncio.Event()
+        self._record = _record(process.pid, plan.work_dir / "processes")
+        self._watch = asyncio.create_task(self._wait_for_exit())
+
+    @classmethod
+    async def start(
+        cls,
+        plan: EvaluationPlan,
+        environment: Environment,
+        sink: Sink,
+        *,
+        on_sample_output: Callable[[str, str], None],
+    ) -> RolloutProcess:
+        """Start the entrypoint and wait until it is healthy; RunFailed says why it is not."""
+        check_sdk(environment.sdk)
+        sandbox = choose_sandbox()
+        require_network(plan.advanced.network, sandbox)
+        redactor = Redactor(plan.secrets.values())
+        for attempt in range(1, START_ATTEMPTS + 1):
+            started = time.monotonic()
+            reader = OutputReader(sink, redactor, on_sample_output)
+            rollout = await cls._launch(plan, environment, sandbox, reader)
+            try:
+                retry = await rollout._wait_until_healthy(last=attempt == START_ATTEMPTS)
+            except BaseException:
+                await asyncio.shield(rollout.stop(grace_s=0))
+                raise
+            if not retry:
+                seconds = time.monotonic() - started
+                sink.log("info", OUTPUT_STEP, f"Rollout healthy after {seconds:.2f} s")
+                return rollout
+            await rollout.stop(grace_s=0)
+            sink.log("info", OUTPUT_STEP, f"Port {rollout.port} was taken; trying another")
+        raise AssertionError("the last attempt raises")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_description(self) -> str:
+        """``exit code 3`` or ``killed by SIGSEGV``; ``running`` while it runs."""
+        code = self._process.returncode
+        return "running" if code is None else describe_exit(code)
+
+    def last_lines(self) -> list[str]:
+        """The last lines it printed, redacted."""
+        return list(self._reader.tail)
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """SIGTERM, then SIGKILL after ``grace_s``, to everything that the process started."""
+        if not self.exited.is_set() and grace_s > 0:
+            # Not to the programs of the fence: they would take the whole namespace with them.
+            terminate(descendants(self.pid, min_depth=self._sandbox.layers))
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self.exited.wait()
+            except TimeoutError:
+                pass
+        if not self.exited.is_set():
+            kill_tree(self.pid)
+        if self._sandbox.name == "none":
+            kill_marked(INSTANCE_VARIABLE, self._instance_id)
+        try:
+            async with asyncio.timeout(KILL_WAIT_S):
+                await self.exited.wait()
+                await self._watch
+        except TimeoutError:
+            self._watch.cancel()
+
+    # --- starting
+
+    @classmethod
+    async def _launch(
+        cls, plan: EvaluationPlan, environment: Environment, sandbox: Sandbox, reader: OutputReader
+    ) -> RolloutProcess:
+        directory = plan.code_dir / "rollouts" / plan.rollout
+        scratch = plan.work_dir / "scratch"
+        artifact_root = plan.work_dir / "rollout_trials"
+        for path in (scratch / "home", scratch / "tmp", artifact_root):
+            path.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        instance_id = secrets.token_hex(16)
+        certificates = certificate_variables()
+        variables = {
+            "PATH": f"{environment.bin}:{SYSTEM_PATH}",
+            "HOME": str(scratch / "home"),
+            "TMPDIR": str(scratch / "tmp"),
+            "LANG": "C.UTF-8",
+            "VIRTUAL_ENV": str(environment.directory),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            **certificates,
+            **plan.env,
+            **plan.secrets,
+            "PYTHONUNBUFFERED": "1",
+            "_OSMOSIS_ROLLOUT_PORT": str(port),
+            "_OSMOSIS_ROLLOUT_ARTIFACT_ROOT": str(artifact_root),
+            INSTANCE_VARIABLE: instance_id,
+            "_OSMOSIS_ROLLOUT_TAG_OUTPUT": "1",
+        }
+        paths = [str(directory), str(directory / "src"), variables.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(
+            path for path in paths if path and (path != paths[1] or os.path.isdir(path))
+        )
+        read_end, write_end = os.pipe()
+        _widen(write_end)
+        try:
+            process = await spawn(
+                sandbox,
+                [str(environment.python), str(directory / plan.entrypoint)],
+                env=variables,
+                cwd=directory,
+                python=environment.python,
+                readable=[
+                    plan.code_dir,
+                    environment.directory,
+                    environment.python_prefix,
+                    *(Path(part) for value in certificates.values() for part in value.split(":")),
+                ],
+                writable=[scratch, artifact_root],
+                hidden=[*plan.private_dirs, *_private_of_workspace(plan.code_dir)],
+                network=plan.advanced.network,
+                stdout=write_end,
+                stderr=write_end,
+            )
+        except BaseException as error:
+            os.close(read_end)
+            if isinstance(error, OSError):
+                raise RunFailed(
+                    "rollout_start_failed", f"The rollout process could not be started: {error}."
+                ) from None
+            raise
+        finally:
+            os.close(write_end)
+        pipe = os.fdopen(read_end, "rb", 0)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: reader, pipe)
+        return cls(plan, environment, sandbox, process, reader, port, instance_id, artifact_root)
+
+    async def _wait_until_healthy(self, *, last: bool) -> bool:
+        """True: start again on another port."""
+        deadline = time.monotonic() + HEALTH_LIMIT_S
+        problem = "nothing listens on the port"
+        while True:
+            if self._process.returncode is not None or self.exited.is_set():
+                await self.exited.wait()
+                if not last and port_was_taken(self.last_lines()):
+                    return True
+                raise exited_early(
+                    self._plan.rollout,
+                    self._plan.entrypoint,
+                    self._plan.code_dir / "rollouts" / self._plan.rollout,
+                    self.exit_description(),
+                    self.last_lines(),
+                )
+            answer = await _get_health(self.port)
+            if isinstance(answer, dict):
+                if answer.get("instance_id") == self._instance_id:
+                    self.health = answer
+                    self.max_concurrent = advertised_capacity(answer)
+                    return False
+                if answer.get("instance_id") and not last:
+                    return True
+                problem = (
+                    "/health answers with the instance id of another process"
+                    if answer.get("instance_id")
+                    else "/health answers without `instance_id`; is the app made by "
+                    "create_rollout_server?"
+                )
+            elif answer:
+                problem = answer
+            if time.monotonic() >= deadline:
+                raise RunFailed(
+                    "rollout_unhealthy",
+                    f"rollouts/{self._plan.rollout}/{self._plan.entrypoint} runs, but was not "
+                    f"healthy after {HEALTH_LIMIT_S:.0f} s: {problem}.",
+                    hint="Serve create_rollout_server(...) on 127.0.0.1 at the port in "
+                    "_OSMOSIS_ROLLOUT_PORT; do slow work in the workflow, not at import.",
+                    details={"output": "\n".join(self.last_lines())},
+                )
+            try:
+                async with asyncio.timeout(HEALTH_POLL_S):
+                    await self.exited.wait()
+            except TimeoutError:
+                pass
+
+    async def _wait_for_exit(self) -> None:
+        await self._process.wait()
+        # What is left of the group holds the pipe open and must not outlive its leader.
+        kill_tree(self.pid)
+        try:
+            async with asyncio.timeout(OUTPUT_END_S):
+                await self._reader.closed.wait()
+        except TimeoutError:
+            pass
+        if self._record is not None:
+            self._record.unlink(missing_ok=True)
+        self.exited.set()
+
+
+def advertised_capacity(health: dict[str, Any]) -> int | None:
+    """How many rollouts the server takes at once; None when it does not say."""
+    concurrency = health.get("concurrency")
+    inner = concurrency.get("max_concurrent") if isinstance(concurrency, dict) else None
+    for value in (health.get("max_queue_depth"), inner):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+async def _get_health(port: int) -> dict[str, Any] | str | None:
+    """The body, or what is wrong with the answer; None when nothing listens yet.
+
+    Plain sockets: a client library would cost more than the rollout takes to start.
+    """
+    try:
+        async with asyncio.timeout(HEALTH_ANSWER_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(
+                    b"GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n\r\n"
+                )
+                raw = await reader.read(HEALTH_MAX_BYTES)
+                while raw and not reader.at_eof() and len(raw) < HEALTH_MAX_BYTES:
+                    raw += await reader.read(HEALTH_MAX_BYTES)
+            finally:
+                writer.close()
+    except TimeoutError:
+        return f"/health did not answer within {HEALTH_ANSWER_S:.0f} s"
+    except ConnectionRefusedError:
+        return None
+    except OSError as error:
+        return f"/health broke off ({error})"
+    head, _, body = raw.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1:2]
+    if not status or not status[0].isdigit():
+        return "the port does not speak HTTP"
+    if int(status[0]) >= 400:
+        return f"/health answers {int(status[0])}"
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return "/health does not answer with JSON"
+    return answer if isinstance(answer, dict) else "/health does not answer with a JSON object"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _widen(pipe: int) -> None:
+    """A larger pipe: fewer switches while a rollout prints much."""
+    if sys.platform == "linux":
+        try:
+            fcntl.fcntl(pipe, _F_SETPIPE_SZ, PIPE_BYTES)
+        except OSError:
+            pass
+
+
+def _record(pid: int, directory: Path) -> Path | None:
+    """For the reaper of a later life; None when the process is gone already."""
+    try:
+        return ProcessRecord.of(pid, "rollout").save(directory)
+    except ProcessLookupError:
+        return None
+
+
+def _private_of_workspace(code_dir: Path) -> list[Path]:
+    """In a user's own checkout: local state, git's credentials, and values of undeclared secrets."""
+    found = [code_dir / ".git", code_dir / ".osmosis"]
+    found += [path for path in code_dir.glob(".env*") if path.name != ".env.example"]
+    return [path for path in found if path.exists()]

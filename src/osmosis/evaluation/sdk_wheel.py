@@ -1,0 +1,143 @@
+"""A wheel of the very ``osmosis`` package that is running, made without network or build backend.
+
+A rollout that depends on ``osmosis-platform`` gets this wheel and nothing else: its version has a
+local part made from its contents, so that no index can offer it, and resolution is overridden to
+its file (see ``resolution.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email import message_from_string
+from pathlib import Path
+
+import osmosis
+from osmosis.wire.errors import RunFailed
+
+DISTRIBUTION = "osmosis-platform"
+_FILE_STEM = "osmosis_platform"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_SKIPPED_DIRS = {"__pycache__", ".pytest_cache", ".ruff_cache"}
+_SKIPPED_SUFFIXES = (".pyc", ".pyo", ".swp")
+
+
+@dataclass(frozen=True)
+class SdkWheel:
+    path: Path
+    version: str
+    digest: str
+
+    @property
+    def url(self) -> str:
+        return self.path.absolute().as_uri()
+
+
+def sdk_wheel(directory: Path) -> SdkWheel:
+    """The wheel, built into ``directory`` unless it is there already."""
+    package = Path(osmosis.__file__).parent
+    metadata = _distribution_metadata()
+    files = sorted(_files(package))
+    digest = _digest(package, files, metadata, directory)
+    version = f"{metadata['version'].partition('+')[0]}+sdk.g{digest[:12]}"
+    path = directory / f"{_FILE_STEM}-{version}-py3-none-any.whl"
+    if not path.exists():
+        _write(path, version, package, files, metadata)
+    return SdkWheel(path=path, version=version, digest=digest)
+
+
+def _distribution_metadata() -> dict[str, str]:
+    try:
+        distribution = importlib.metadata.distribution(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        raise RunFailed(
+            "internal",
+            f"The platform runs without its own package metadata ({DISTRIBUTION}), so it cannot "
+            "give its SDK to rollouts.",
+            hint=f"Install it (`pip install {DISTRIBUTION}`, or `pip install -e .` in a checkout) "
+            "instead of only putting it on PYTHONPATH.",
+        ) from None
+    return {
+        "version": distribution.version,
+        "METADATA": distribution.read_text("METADATA") or "",
+        "entry_points.txt": distribution.read_text("entry_points.txt") or "",
+    }
+
+
+def _files(package: Path) -> Iterator[str]:
+    """Paths of the package's files, relative to the directory that holds the package."""
+    for directory, names, files in os.walk(package):
+        names[:] = [name for name in names if name not in _SKIPPED_DIRS]
+        for name in files:
+            if not name.endswith(_SKIPPED_SUFFIXES):
+                yield os.path.relpath(os.path.join(directory, name), package.parent)
+
+
+def _digest(package: Path, files: list[str], metadata: dict[str, str], directory: Path) -> str:
+    """Of contents and metadata; contents are read only when a file's size or time changed."""
+    root = package.parent
+    seen = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in files:
+        stat = os.stat(root / name)
+        seen.update(f"{root}/{name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    remembered = directory / "digest.json"
+    try:
+        last = json.loads(remembered.read_text())
+    except (OSError, ValueError):
+        last = {}
+    if last.get("seen") == seen.hexdigest():
+        return last["digest"]
+    contents = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in files:
+        contents.update(f"{name}\0".encode())
+        contents.update(hashlib.sha256((root / name).read_bytes()).digest())
+    directory.mkdir(parents=True, exist_ok=True)
+    _replace(remembered, json.dumps({"seen": seen.hexdigest(), "digest": contents.hexdigest()}))
+    return contents.hexdigest()
+
+
+def _write(
+    path: Path, version: str, package: Path, files: list[str], metadata: dict[str, str]
+) -> None:
+    info = f"{_FILE_STEM}-{version}.dist-info"
+    contents = {name: (package.parent / name).read_bytes() for name in files}
+    contents[f"{info}/METADATA"] = _with_version(metadata["METADATA"], version).encode()
+    contents[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: osmosis\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    if metadata["entry_points.txt"]:
+        contents[f"{info}/entry_points.txt"] = metadata["entry_points.txt"].encode()
+    record = "".join(f"{name},{_record_hash(raw)},{len(raw)}\n" for name, raw in contents.items())
+    contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
+        for name, raw in contents.items():
+            entry = zipfile.ZipInfo(name.replace(os.sep, "/"), _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            wheel.writestr(entry, raw)
+    partial.replace(path)
+
+
+def _with_version(text: str, version: str) -> str:
+    message = message_from_string(text)
+    message.replace_header("Version", version)
+    return message.as_string()
+
+
+def _record_hash(raw: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
+    return f"sha256={digest}"
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)
