@@ -134,6 +134,7 @@ RUN_ERROR_KINDS = (
     "rollout_unhealthy",
     "rollout_protocol_unsupported",
     "rollout_crashed",
+    "secret_missing",
     "model_name_invalid",
     "model_key_missing",
     "model_key_rejected",

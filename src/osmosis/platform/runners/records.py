@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -24,7 +23,7 @@ from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import leased_run
 from osmosis.platform.runners.writers import SegmentWriters
 from osmosis.platform.segments import SegmentWriter, encode_entry
-from osmosis.wire.errors import Issue, ValidationFailed
+from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed
 from osmosis.wire.runner import RecordsAck
 from osmosis.wire.samples import SampleRecord
 
@@ -33,6 +32,18 @@ MAX_ERROR_CHARS = 32_768
 KEYS_PER_QUERY = 8_000
 
 Key = tuple[int, int]
+
+
+class StorageFailed(OsmosisError):
+    """The disk refused the records; the worker keeps them and tries again."""
+
+    code, http_status = "STORAGE_FAILED", 507
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"The server cannot write the run's results: {error.strerror}.",
+            hint="Free some space below the server's data directory; the run goes on then.",
+        )
 
 
 async def take_records(
@@ -56,7 +67,10 @@ async def take_records(
     stop = run.stop_requested_at is not None
     inserted = 0
     if fresh:
-        rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, list(fresh.values()))
+        try:
+            rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, [*fresh.values()])
+        except OSError as error:
+            raise StorageFailed(error) from error
         inserted, stop = await _insert(platform, run_id, lease_token, fresh, rows)
         platform.events.publish(run_topic(run_id))
     return RecordsAck(accepted=inserted, duplicates=len(records) - inserted, stop=stop)
@@ -231,8 +245,3 @@ def has_unknown_cost(record: SampleRecord) -> bool:
     return ("policy" in routes and record.cost_usd is None) or (
         "judge" in routes and record.judge_cost_usd is None
     )
-
-
-def dump_keys(keys: Sequence[Any]) -> bytes:
-    """NDJSON of (row_index, run_index) pairs."""
-    return b"".join(orjson.dumps([row, index]) + b"\n" for row, index in keys)

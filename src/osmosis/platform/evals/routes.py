@@ -1,0 +1,125 @@
+"""``/api/cli/eval-runs`` (platform-api.md §3.3, §3.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+
+from osmosis.metrics.documents import metrics_document
+from osmosis.platform.addresses import public_url
+from osmosis.platform.db.models import Run, RunLog
+from osmosis.platform.deps import CurrentPlatform, CurrentScope
+from osmosis.platform.evals import download_routes, sample_routes, service
+from osmosis.platform.evals.documents import detail, duration_ms, list_item
+from osmosis.platform.evals.plan import plan_document
+from osmosis.platform.evals.state import CurrentRuns, install_run_state
+from osmosis.platform.evals.submission import check_submission, create_run
+from osmosis.platform.paging import LogQuery, PageQuery, fetch_log_page, iso
+from osmosis.platform.platform import Platform
+from osmosis.wire.errors import ValidationFailed
+
+router = APIRouter()
+runs = APIRouter(prefix="/api/cli/eval-runs")
+
+
+def setup(app: FastAPI, platform: Platform) -> None:
+    install_run_state(app, platform)
+
+
+@runs.post("", status_code=201)
+async def submit(
+    request: Request, platform: CurrentPlatform, scope: CurrentScope
+) -> dict[str, Any]:
+    submission = await check_submission(platform, scope, await json_object(request))
+    run = await create_run(platform, scope, submission)
+    return {
+        "id": run.id,
+        "name": run.name,
+        "status": run.status,
+        "created_at": iso(run.created_at),
+        "platform_url": run_url(request, scope.workspace.name, run),
+        "warnings": submission.warnings,
+    }
+
+
+@runs.post("/plan")
+async def plan(request: Request, platform: CurrentPlatform, scope: CurrentScope) -> dict[str, Any]:
+    return plan_document(await check_submission(platform, scope, await json_object(request)))
+
+
+@runs.get("")
+async def list_runs(
+    request: Request, platform: CurrentPlatform, scope: CurrentScope, page: PageQuery
+) -> dict[str, Any]:
+    async with platform.db.read() as session:
+        found, total = await service.list_runs(session, scope.workspace.id, page)
+    items = [
+        list_item(run, user, run_url(request, scope.workspace.name, run)) for run, user in found
+    ]
+    return page.body("eval_runs", items, total)
+
+
+@runs.get("/{ref}")
+async def show(
+    ref: str, request: Request, platform: CurrentPlatform, scope: CurrentScope, runs: CurrentRuns
+) -> dict[str, Any]:
+    async with platform.db.read() as session:
+        run, user = await service.find_run(session, scope.workspace.id, ref)
+        summary = await runs.numbers.summary(session, run)
+    return detail(run, user, run_url(request, scope.workspace.name, run), summary)
+
+
+@runs.get("/{ref}/metrics")
+async def metrics(
+    ref: str, platform: CurrentPlatform, scope: CurrentScope, runs: CurrentRuns
+) -> dict[str, Any]:
+    async with platform.db.read() as session:
+        run, _ = await service.find_run(session, scope.workspace.id, ref)
+        summary = await runs.numbers.summary(session, run)
+    return metrics_document(summary, status=run.status, duration_ms=duration_ms(run))
+
+
+@runs.get("/{ref}/logs")
+async def logs(
+    ref: str, platform: CurrentPlatform, scope: CurrentScope, page: LogQuery
+) -> dict[str, Any]:
+    async with platform.db.read() as session:
+        run, _ = await service.find_run(session, scope.workspace.id, ref)
+        return await fetch_log_page(session, RunLog, RunLog.run_id == run.id, page)
+
+
+@runs.post("/{ref}/stop")
+async def stop(ref: str, platform: CurrentPlatform, scope: CurrentScope) -> dict[str, Any]:
+    principal = scope.principal
+    run = await service.stop_run(
+        platform, scope.workspace.id, ref, principal.name or principal.email
+    )
+    return {"id": run.id, "name": run.name, "status": run.status, "stop_requested": True}
+
+
+@runs.delete("/{ref}")
+async def delete(ref: str, platform: CurrentPlatform, scope: CurrentScope) -> dict[str, Any]:
+    run = await service.delete_run(platform, scope.workspace.id, ref)
+    return {"id": run.id, "name": run.name, "deleted": True}
+
+
+def run_url(request: Request, workspace: str, run: Run) -> str:
+    """The address of the run's page."""
+    return public_url(request, f"/{workspace}/runs/{run.name}")
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object; refuses anything else in words."""
+    try:
+        body = await request.json()
+    except ValueError:
+        raise ValidationFailed("The body is not valid JSON.") from None
+    if not isinstance(body, dict):
+        raise ValidationFailed("The body must be a JSON object.")
+    return body
+
+
+router.include_router(runs)
+router.include_router(sample_routes.router)
+router.include_router(download_routes.router)

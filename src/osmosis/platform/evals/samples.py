@@ -1,0 +1,173 @@
+"""Reading samples: paged by key, and one whole with its trajectory paged by step."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fastapi import Depends, Query
+from sqlalchemy import and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.evals.documents import sample_item
+from osmosis.platform.evals.places import entry_of
+from osmosis.platform.paging import MAX_PAGE
+from osmosis.platform.segments import Entry
+from osmosis.platform.settings import Settings
+from osmosis.wire.errors import NotFound, ValidationFailed
+
+MAX_STEPS = 200
+DEFAULT_STEPS = 50
+SHOWN_CALLS = 200
+
+
+class SampleKey(NamedTuple):
+    """A sample's place in its run; also what a cursor holds: the last sample seen."""
+
+    row_index: int
+    run_index: int
+
+
+@dataclass(frozen=True)
+class SamplePage:
+    """The part of a run's samples that a client asks for."""
+
+    limit: int = MAX_PAGE
+    after: SampleKey | None = None
+    status: str | None = None
+
+
+def sample_query(
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    cursor: str | None = None,
+    status: Literal["success", "failed", "skipped"] | None = None,
+) -> SamplePage:
+    return SamplePage(limit, decode_key(cursor) if cursor else None, status)
+
+
+SampleQuery = Annotated[SamplePage, Depends(sample_query)]
+"""``?limit&cursor&status`` of a run's samples, as a route's parameter."""
+
+
+async def page_of_samples(
+    session: AsyncSession, run_id: str, page: SamplePage
+) -> tuple[Sequence[Sample], str | None]:
+    """A page of samples by (row, run), and the cursor of the next one; None at the end."""
+    query = select(Sample).where(Sample.run_id == run_id)
+    if page.status is not None:
+        query = query.where(Sample.status == page.status)
+    if page.after is not None:
+        row, run = page.after
+        # Written out, because SQLite uses an index for this and not for a row value comparison
+        # behind an equality.
+        query = query.where(
+            Sample.row_index >= row,
+            or_(Sample.row_index > row, and_(Sample.row_index == row, Sample.run_index > run)),
+        )
+    query = query.order_by(Sample.row_index, Sample.run_index).limit(page.limit + 1)
+    found = (await session.execute(query)).scalars().all()
+    if len(found) <= page.limit:
+        return found, None
+    last = found[page.limit - 1]
+    return found[: page.limit], encode_key(SampleKey(last.row_index, last.run_index))
+
+
+async def find_sample(session: AsyncSession, run: Run, key: SampleKey) -> Sample:
+    """The recorded sample at this place of the run."""
+    query = select(Sample).where(
+        Sample.run_id == run.id,
+        Sample.row_index == key.row_index,
+        Sample.run_index == key.run_index,
+    )
+    sample = (await session.execute(query)).scalar_one_or_none()
+    if sample is None:
+        planned = key.row_index < run.selected_rows and key.run_index < run.n
+        why = (
+            "it has not been recorded"
+            if planned
+            else f"the run has {run.selected_rows} rows of {run.n} samples each, from 0"
+        )
+        raise NotFound(
+            f"The run '{run.name}' has no sample of row {key.row_index}, run {key.run_index}: "
+            f"{why}."
+        )
+    return sample
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """A sample with one page of its steps and what belongs beside them."""
+
+    sample: Sample
+    document: dict[str, Any] | None
+    steps: list[dict[str, Any]]
+    step_count: int
+    start: int
+    calls: list[dict[str, Any]]
+    call_count: int
+    output: str | None
+
+    @property
+    def next_start(self) -> int | None:
+        reached = self.start + len(self.steps)
+        return reached if self.steps and reached < self.step_count else None
+
+    def body(self) -> dict[str, Any]:
+        """The sample on the wire: its row, its record, one page of steps."""
+        record = {key: value for key, value in self.sample.record.items() if key != "calls"}
+        return {
+            **record,
+            **sample_item(self.sample),
+            "trajectory": self.document,
+            "steps": self.steps,
+            "from": self.start,
+            "step_count": self.step_count,
+            "next_from": self.next_start,
+            "calls": self.calls,
+            "call_count": self.call_count,
+            **({"output": self.output} if self.output is not None else {}),
+        }
+
+
+async def view_sample(
+    settings: Settings, sample: Sample, *, start: int = 0, count: int = DEFAULT_STEPS
+) -> SampleView:
+    """Read one page of a sample's trajectory from the run's segments."""
+    entry = entry_of(settings, sample)
+    if entry is None:
+        return SampleView(sample, None, [], 0, start, [], 0, None)
+    return await asyncio.to_thread(_read, entry, sample, start, min(count, MAX_STEPS))
+
+
+def _read(entry: Entry, sample: Sample, start: int, count: int) -> SampleView:
+    return SampleView(
+        sample=sample,
+        document=entry.document,
+        steps=entry.read_steps(start, count),
+        step_count=entry.count("steps"),
+        start=start,
+        calls=entry.read_items("calls", 0, SHOWN_CALLS),
+        call_count=entry.count("calls"),
+        output=entry.read_output(),
+    )
+
+
+def encode_key(key: SampleKey) -> str:
+    return base64.urlsafe_b64encode(f"{key.row_index}.{key.run_index}".encode()).decode().strip("=")
+
+
+def decode_key(cursor: str) -> SampleKey:
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)).decode()
+        row, run = (int(part) for part in text.split(".") if part.isdecimal() and len(part) <= 18)
+        return SampleKey(row, run)
+    except (binascii.Error, ValueError):
+        raise ValidationFailed(
+            "The cursor is not one of ours; leave it out to start at the first sample.",
+            field="cursor",
+        ) from None

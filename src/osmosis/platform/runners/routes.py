@@ -1,0 +1,216 @@
+"""``/api/runner``: what workers call (:mod:`osmosis.wire.runner` is the description)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from osmosis.platform.db.models import Dataset, Repository, Run
+from osmosis.platform.deps import CurrentPlatform, CurrentWorker, require_worker
+from osmosis.platform.evals.lifecycle import CLAIMABLE
+from osmosis.platform.evals.places import artifacts_dir
+from osmosis.platform.evals.state import CurrentRuns, RunState
+from osmosis.platform.gitsync import service as gitsync
+from osmosis.platform.platform import Platform
+from osmosis.platform.runners.artifacts import store_artifact
+from osmosis.platform.runners.done import recorded_keys
+from osmosis.platform.runners.finish import finish_run
+from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
+from osmosis.platform.runners.reaper import reap
+from osmosis.platform.runners.records import take_records
+from osmosis.platform.runners.rows import selected_rows
+from osmosis.platform.runners.spec import build_spec
+from osmosis.wire.errors import NotFound, OsmosisError, RunFailed
+from osmosis.wire.runner import (
+    LEASE_HEADER,
+    Claim,
+    ClaimRequest,
+    FinishRequest,
+    Heartbeat,
+    HeartbeatRequest,
+    LogBatch,
+    RecordsAck,
+    RunError,
+)
+
+RECORDS_BYTES = 512 * 1024 * 1024
+NDJSON = "application/x-ndjson"
+
+log = logging.getLogger("osmosis.platform")
+
+router = APIRouter(prefix="/api/runner", dependencies=[Depends(require_worker)])
+
+Lease = Annotated[str | None, Header(alias=LEASE_HEADER)]
+
+
+class BatchTooLarge(OsmosisError):
+    code, http_status = "BATCH_TOO_LARGE", 413
+
+
+def setup(app: FastAPI, platform: Platform) -> None:
+    state: RunState = app.state.runs
+
+    async def keep_reaping() -> None:
+        try:
+            await reap(platform, state.writers)
+        finally:
+            state.writers.close_all()
+
+    platform.background("reaper", keep_reaping)
+
+
+@router.post("/claim", response_model=None)
+async def claim(
+    body: ClaimRequest, platform: CurrentPlatform, worker: CurrentWorker, runs: CurrentRuns
+) -> Claim | Response:
+    deadline = time.monotonic() + body.wait_s
+    while True:
+        mark = platform.events.mark()
+        run = await claim_next(platform, body.worker_id)
+        if run is not None:
+            claimed = await _claimed(platform, runs, run)
+            if claimed is not None:
+                return claimed
+            continue
+        left = deadline - time.monotonic()
+        if left <= 0 or not await platform.events.wait(CLAIMABLE, left, since=mark):
+            return Response(status_code=204)
+
+
+@router.post("/runs/{run_id}/heartbeat")
+async def beat(
+    run_id: str, body: HeartbeatRequest, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+) -> Heartbeat:
+    return await heartbeat(platform, run_id, x_osmosis_lease, body)
+
+
+@router.get("/runs/{run_id}/code")
+async def code(
+    run_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+) -> StreamingResponse:
+    async with platform.db.read() as session:
+        run = await leased_run(session, run_id, x_osmosis_lease)
+        repository = await session.get(Repository, run.repository_id or "")
+    if repository is None:
+        raise NotFound("The repository of the run is not connected any more.")
+    archive = gitsync.archive(platform, repository, run.commit_sha)
+    return StreamingResponse(archive, media_type="application/x-tar")
+
+
+@router.get("/runs/{run_id}/rows")
+async def rows(
+    run_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+) -> StreamingResponse:
+    async with platform.db.read() as session:
+        run = await leased_run(session, run_id, x_osmosis_lease)
+        dataset = await session.get(Dataset, run.dataset_id or "")
+    path = platform.settings.datasets_dir / f"{dataset.id}.{dataset.extension}" if dataset else None
+    if dataset is None or path is None or not path.is_file():
+        raise NotFound(
+            f"The dataset '{run.dataset_name}' of the run was deleted.",
+            hint="Upload it again and submit the run again.",
+        )
+    chunks = selected_rows(path, dataset.extension, dataset.name, run.selection["rows"])
+    # A mistake in the first rows is still answered with its own status and sentence.
+    first = await asyncio.to_thread(next, chunks, b"")
+    return StreamingResponse(_send(first, chunks, run_id), media_type=NDJSON)
+
+
+@router.get("/runs/{run_id}/done")
+async def done(
+    run_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+) -> StreamingResponse:
+    async with platform.db.read() as session:
+        await leased_run(session, run_id, x_osmosis_lease)
+    return StreamingResponse(recorded_keys(platform, run_id), media_type=NDJSON)
+
+
+@router.post("/runs/{run_id}/records")
+async def records(
+    run_id: str,
+    request: Request,
+    platform: CurrentPlatform,
+    runs: CurrentRuns,
+    x_osmosis_lease: Lease = None,
+) -> RecordsAck:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > RECORDS_BYTES:
+            raise BatchTooLarge(
+                f"The batch is larger than {RECORDS_BYTES // 2**20} MiB; send fewer records."
+            )
+    return await take_records(platform, runs.writers, run_id, x_osmosis_lease, bytes(body))
+
+
+@router.post("/runs/{run_id}/logs")
+async def logs(
+    run_id: str, body: LogBatch, runs: CurrentRuns, x_osmosis_lease: Lease = None
+) -> dict[str, str]:
+    await runs.logs.add(run_id, x_osmosis_lease, body)
+    return {}
+
+
+@router.put("/runs/{run_id}/artifacts/{rollout_id}/{path:path}")
+async def artifact(
+    run_id: str,
+    *,
+    rollout_id: str,
+    path: str,
+    request: Request,
+    platform: CurrentPlatform,
+    x_osmosis_lease: Lease = None,
+) -> dict[str, int]:
+    async with platform.db.read() as session:
+        await leased_run(session, run_id, x_osmosis_lease)
+    root = artifacts_dir(platform.settings, run_id)
+    return {"size": await store_artifact(root, rollout_id, path, request.stream())}
+
+
+@router.post("/runs/{run_id}/finish")
+async def finish(
+    run_id: str,
+    body: FinishRequest,
+    platform: CurrentPlatform,
+    runs: CurrentRuns,
+    x_osmosis_lease: Lease = None,
+) -> dict[str, str]:
+    await finish_run(
+        platform, run_id, x_osmosis_lease, body, writers=runs.writers, numbers=runs.numbers
+    )
+    return {}
+
+
+async def _claimed(platform: Platform, runs: RunState, run: Run) -> Claim | None:
+    """The claim with its spec; a run that cannot be specified ends here, and None comes back."""
+    lease_token = run.lease_token or ""
+    try:
+        async with platform.db.read() as session:
+            spec = await build_spec(session, platform.vault, run)
+    except OsmosisError as error:
+        kind = error.kind if isinstance(error, RunFailed) else "internal"
+        failed = RunError(kind=kind, message=error.message, hint=error.hint)
+        report = FinishRequest(status="failed", error=failed)
+        await finish_run(
+            platform, run.id, lease_token, report, writers=runs.writers, numbers=runs.numbers
+        )
+        return None
+    return Claim(lease_token=lease_token, lease_s=LEASE_S, spec=spec)
+
+
+async def _send(first: bytes, rest: Iterator[bytes], run_id: str) -> AsyncIterator[bytes]:
+    yield first
+    try:
+        async for chunk in iterate_in_threadpool(rest):
+            yield chunk
+    except OsmosisError as error:
+        # The answer has begun: breaking it off is the only way left to say that it is incomplete.
+        log.error("The rows of the run %s cannot be read: %s", run_id, error.message)
+        raise

@@ -1,0 +1,450 @@
+"""The runner API: claims, leases, records counted once, the end of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tarfile
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, select, update
+
+from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.models import Run, RunLog, Sample
+from osmosis.platform.platform import Platform
+from osmosis.platform.runners import reaper
+from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS
+from osmosis.platform.segments import SegmentWriter
+from tests.platform.conftest import Account
+from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+
+Submit = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def submit(
+    platform: Platform, account: Account, client: httpx.AsyncClient, tmp_path: Path
+) -> Submit:
+    """Submits a run and returns its name."""
+    await push_workspace(platform, account, tmp_path)
+    await add_dataset(platform, account)
+
+    async def post(**changes: Any) -> str:
+        answer = await client.post("/api/cli/eval-runs", json=submission(**{"limit": 4, **changes}))
+        assert answer.status_code == 201, answer.text
+        return answer.json()["name"]
+
+    return post
+
+
+async def claimed(worker_client: httpx.AsyncClient, worker_id: str = "w1") -> Worker:
+    worker = await Worker.claims(worker_client, worker_id)
+    assert worker is not None
+    return worker
+
+
+async def run_of(platform: Platform, name: str) -> Run:
+    async with platform.db.read() as session:
+        return (await session.execute(select(Run).where(Run.name == name))).scalar_one()
+
+
+async def expire_lease(platform: Platform, name: str) -> None:
+    past = utc_now() - timedelta(seconds=1)
+    async with platform.db.write() as session:
+        await session.execute(update(Run).where(Run.name == name).values(lease_expires_at=past))
+
+
+async def test_a_run_goes_from_claim_to_finished(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit(n=2, batch_size=8)
+    worker = await claimed(worker_client)
+    assert worker.spec["name"] == name
+    assert worker.spec["selected_rows"] == 4 and worker.spec["total_rows"] == 40
+    assert worker.spec["batch_size"] == 8 and worker.spec["resume"] is False
+
+    rows = [json.loads(line) for line in (await worker.get("rows")).text.splitlines()]
+    assert [row["row_index"] for row in rows] == [0, 1, 2, 3]
+    assert rows[2] == {
+        "row_index": 2,
+        "source_row": 2,
+        "initial_messages": [{"role": "user", "content": "row-2."}],
+        "label": "2",
+    }
+    with tarfile.open(fileobj=io.BytesIO((await worker.get("code")).content)) as tar:
+        assert "rollouts/multiply/main.py" in tar.getnames()
+
+    beat = await worker.post("heartbeat", stage="running", in_flight=3, waiting_for="row 1")
+    assert beat.json() == {"stop": False, "lease_s": 15.0}
+    everything = [record(row, index) for row in range(4) for index in range(2)]
+    answer = await worker.send(*everything)
+    assert answer.json() == {"accepted": 8, "duplicates": 0, "stop": False}
+    done = [json.loads(line) for line in (await worker.get("done")).text.splitlines()]
+    assert done == [[row, index] for row in range(4) for index in range(2)]
+    assert (await worker.finish()).status_code == 200
+
+    run = await run_of(platform, name)
+    assert run.status == "finished" and run.completed_at is not None
+    assert (run.sample_count, run.graded_count, run.passed_count) == (8, 8, 8)
+    assert run.tokens_sum == 800 and run.cost_sum == pytest.approx(0.008)
+    assert run.summary is not None and run.summary["pass_at_k"] == [[1, 1.0], [2, 1.0]]
+
+
+async def test_replayed_records_change_nothing(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    first = record(0)
+    await worker.send(first)
+    again = await worker.send(first, record(0, reward=0.0), record(1))
+    assert again.json() == {"accepted": 1, "duplicates": 2, "stop": False}
+    run = await run_of(platform, name)
+    assert (run.sample_count, run.passed_count, run.reward_sum) == (2, 2, 2.0)
+
+
+async def test_the_same_sample_twice_in_one_batch_counts_once(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    answer = await worker.send(record(0), record(0))
+    assert answer.json()["accepted"] == 1
+    assert (await run_of(platform, name)).sample_count == 1
+
+
+async def test_batches_at_the_same_moment_count_every_sample_once(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit(limit=40)
+    worker = await claimed(worker_client)
+    batches = [[record(row) for row in range(start, start + 20)] for start in (0, 10, 20, 5)]
+    answers = await asyncio.gather(*(worker.send(*batch) for batch in batches))
+    assert sum(answer.json()["accepted"] for answer in answers) == 40
+    run = await run_of(platform, name)
+    assert run.sample_count == run.graded_count == 40
+    async with platform.db.read() as session:
+        assert (await session.execute(select(func.count()).select_from(Sample))).scalar_one() == 40
+
+
+async def test_counters_keep_each_status_apart(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await worker.send(
+        record(0, reward=0.25),
+        record(1, status="failed", reward=None, error_type="timeout", error_message="too slow"),
+        record(2, status="skipped", reward=None),
+        record(3, status="success", reward=1.0, cost_usd=None),
+    )
+    run = await run_of(platform, name)
+    assert (run.success_count, run.failed_count, run.skipped_count) == (2, 1, 1)
+    assert (run.graded_count, run.passed_count) == (2, 1)
+    assert run.cost_unknown_count == 1
+
+
+async def test_a_record_outside_the_run_is_refused(
+    submit: Submit, worker_client: httpx.AsyncClient
+) -> None:
+    await submit()
+    worker = await claimed(worker_client)
+    answer = await worker.send(record(4))
+    assert answer.status_code == 400
+    assert "4 rows" in answer.json()["error"]
+    answer = await worker.send({**record(0), "reward": "much"})
+    assert answer.status_code == 400 and "Line 1" in answer.json()["error"]
+
+
+async def test_a_claim_waits_for_a_run_and_takes_it_at_once(
+    submit: Submit, worker_client: httpx.AsyncClient
+) -> None:
+    waiting = asyncio.create_task(Worker.claims(worker_client, wait_s=20))
+    await asyncio.sleep(0)
+    name = await submit()
+    async with asyncio.timeout(5):
+        worker = await waiting
+    assert worker is not None and worker.spec["name"] == name
+
+
+async def test_no_run_is_claimed_twice(submit: Submit, worker_client: httpx.AsyncClient) -> None:
+    for _ in range(3):
+        await submit()
+    claims = await asyncio.gather(*(Worker.claims(worker_client, f"w{i}") for i in range(6)))
+    names = [worker.spec["name"] for worker in claims if worker]
+    assert len(names) == len(set(names)) == 3
+
+
+async def test_a_lost_lease_is_taken_over_and_the_old_holder_can_do_nothing(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    first = await claimed(worker_client, "first")
+    await first.send(record(0))
+    assert await Worker.claims(worker_client, "second") is None
+    await expire_lease(platform, name)
+    second = await claimed(worker_client, "second")
+    assert second.spec["resume"] is True
+    assert (await second.get("done")).text == "[0,0]\n"
+
+    for answer in (
+        await first.send(record(1)),
+        await first.post("heartbeat"),
+        await first.post("logs", entries=[]),
+        await first.get("rows"),
+        await first.put("artifacts/" + "a" * 32 + "/x.txt", b"x"),
+        await first.finish(),
+    ):
+        assert answer.status_code == 409
+        assert answer.json()["code"] == "LEASE_LOST"
+    assert (await run_of(platform, name)).sample_count == 1
+    await second.send(record(1), record(2), record(3))
+    await second.finish()
+    run = await run_of(platform, name)
+    assert (run.status, run.sample_count) == ("finished", 4)
+
+
+async def test_a_silent_worker_keeps_its_run_as_long_as_nobody_else_took_it(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await expire_lease(platform, name)
+    assert (await worker.post("heartbeat")).status_code == 200
+    assert await Worker.claims(worker_client, "other") is None
+
+
+async def test_a_run_that_loses_every_worker_ends_as_failed(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    for _ in range(MAX_CLAIMS_WITHOUT_PROGRESS):
+        await claimed(worker_client)
+        await expire_lease(platform, name)
+    assert await Worker.claims(worker_client) is None
+    run = await run_of(platform, name)
+    assert run.status == "failed"
+    assert run.error is not None and run.error["kind"] == "worker_lost"
+
+
+async def test_a_new_sample_clears_the_count_of_vain_claims(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit(limit=10)
+    for row in range(MAX_CLAIMS_WITHOUT_PROGRESS + 2):
+        worker = await claimed(worker_client)
+        await worker.send(record(row))
+        await expire_lease(platform, name)
+    assert (await run_of(platform, name)).status == "running"
+
+
+async def test_a_run_finishes_only_with_every_sample(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await worker.send(record(0))
+    await worker.finish("finished")
+    run = await run_of(platform, name)
+    assert run.status == "failed"
+    assert run.error is not None and "1 of 4" in run.error["message"]
+
+
+async def test_the_end_may_be_reported_twice_but_nothing_comes_after_it(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    error = {"kind": "model_key_missing", "message": "No key.", "hint": "Set one."}
+    assert (await worker.finish("failed", error=error)).status_code == 200
+    assert (await worker.finish("stopped")).status_code == 200
+    assert (await worker.send(record(0))).status_code == 409
+    run = await run_of(platform, name)
+    assert (run.status, run.error, run.sample_count) == ("failed", error, 0)
+
+
+async def test_provided_secrets_reach_the_worker_and_are_erased_at_the_end(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform, tmp_path: Path
+) -> None:
+    canary = "canary-7f3a91"
+    name = await submit(secrets={"required": ["API_KEY"], "provided": {"API_KEY": canary}})
+    run = await run_of(platform, name)
+    assert run.provided_cipher is not None and canary.encode() not in run.provided_cipher
+    worker = await claimed(worker_client)
+    assert worker.spec["secrets"] == {"API_KEY": canary}
+    await worker.finish("stopped")
+    assert (await run_of(platform, name)).provided_cipher is None
+    for path in (tmp_path / "data").rglob("*"):
+        assert not path.is_file() or canary.encode() not in path.read_bytes(), path
+
+
+async def test_a_secret_deleted_since_submit_fails_the_run_with_its_name(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    stored = {"name": "API_KEY", "value": "v", "scope": "user"}
+    await client.post("/api/cli/environment-secrets", json=stored)
+    name = await submit(secrets={"required": ["API_KEY"]})
+    gone = {"name": "API_KEY", "scope": "user"}
+    await client.request("DELETE", "/api/cli/environment-secrets", json=gone)
+    assert await Worker.claims(worker_client) is None
+    run = await run_of(platform, name)
+    assert run.status == "failed"
+    assert run.error is not None and run.error["kind"] == "secret_missing"
+    assert "API_KEY" in run.error["message"]
+
+
+async def test_endpoints_come_with_their_keys(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient
+) -> None:
+    secret = {"name": "LOCAL_KEY", "value": "sesame", "scope": "workspace"}
+    await client.post("/api/cli/environment-secrets", json=secret)
+    endpoint = {
+        "name": "local",
+        "base_url": "http://127.0.0.1:9/v1",
+        "api_key_secret": "LOCAL_KEY",
+    }
+    answer = await client.post("/api/cli/model-endpoints", json=endpoint)
+    assert answer.status_code < 300, answer.text
+    await submit(experiment={"model_path": "local"})
+    [given] = (await claimed(worker_client)).spec["endpoints"]
+    assert given["name"] == "local" and given["api_key"] == "sesame"
+
+
+async def test_stopping_a_running_run_is_told_to_its_worker(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    assert (await client.post(f"/api/cli/eval-runs/{name}/stop", json={})).status_code == 200
+    assert (await worker.post("heartbeat")).json()["stop"] is True
+    answer = await worker.send(record(0))
+    assert answer.json() == {"accepted": 1, "duplicates": 0, "stop": True}
+    await worker.finish("stopped")
+    run = await run_of(platform, name)
+    assert (run.status, run.stop_reason, run.sample_count) == ("stopped", "user", 1)
+
+
+async def test_a_stop_without_a_living_worker_is_carried_out_by_the_platform(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await client.post(f"/api/cli/eval-runs/{name}/stop", json={})
+    assert await reaper.end_stopped_runs(platform) == []
+    await expire_lease(platform, name)
+    await reaper.end_stopped_runs(platform)
+    assert (await run_of(platform, name)).status == "stopped"
+    assert (await worker.send(record(0))).status_code == 409
+
+
+async def test_a_worker_that_does_not_obey_a_stop_loses_its_run(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await client.post(f"/api/cli/eval-runs/{name}/stop", json={})
+    asked = utc_now() - timedelta(seconds=reaper.STOP_DEADLINE_S + 1)
+    async with platform.db.write() as session:
+        await session.execute(update(Run).where(Run.name == name).values(stop_requested_at=asked))
+    await reaper.end_stopped_runs(platform)
+    assert (await run_of(platform, name)).status == "stopped"
+    assert (await worker.post("heartbeat")).status_code == 409
+
+
+async def test_logs_are_bounded_and_say_so(
+    submit: Submit,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    platform_app: Any,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    platform_app.state.runs.logs._limit = 10
+    entry = {"timestamp": "2026-01-01T00:00:00Z", "step": "install", "message": "x" * 20_000}
+    for _ in range(4):
+        assert (await worker.post("logs", entries=[entry] * 4)).status_code == 200
+    run = await run_of(platform, name)
+    async with platform.db.read() as session:
+        query = select(RunLog).where(RunLog.run_id == run.id).order_by(RunLog.id)
+        lines = (await session.execute(query)).scalars().all()
+    assert len(lines) == 11
+    assert "Later lines are dropped" in lines[-1].message
+    assert len(lines[5].message) < 17_000
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../escape.txt",
+        "a/../../b",
+        "manifest.json",
+        "a//b",
+        "a/%2e%2e/%2e%2e/b",
+        "%5cx",
+        "a%00b",
+    ],
+)
+async def test_artifact_paths_stay_inside(
+    submit: Submit, worker_client: httpx.AsyncClient, tmp_path: Path, path: str
+) -> None:
+    await submit()
+    worker = await claimed(worker_client)
+    answer = await worker.put(f"artifacts/{'a' * 32}/{path}", b"bad")
+    assert answer.status_code in (400, 404), answer.text
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p.read_bytes() == b"bad"]
+
+
+async def test_artifacts_are_stored_whole(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    answer = await worker.put(f"artifacts/{'a' * 32}/sub/plot 1.txt", b"data" * 1000)
+    assert answer.json() == {"size": 4000}
+    run = await run_of(platform, name)
+    root = platform.settings.runs_dir / run.id / "artifacts"
+    assert (root / ("a" * 32) / "sub/plot 1.txt").read_bytes() == b"data" * 1000
+    clash = await worker.put(f"artifacts/{'a' * 32}/sub", b"x")
+    assert clash.status_code == 400
+
+
+async def test_a_dataset_deleted_meanwhile_is_named(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    await submit()
+    worker = await claimed(worker_client)
+    for path in platform.settings.datasets_dir.iterdir():
+        path.unlink()
+    answer = await worker.get("rows")
+    assert answer.status_code == 404 and "sums" in answer.json()["error"]
+
+
+async def test_nothing_is_acknowledged_that_is_not_on_disk(
+    submit: Submit,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+
+    def full(*_: Any) -> list[Any]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SegmentWriter, "append", full)
+    answer = await worker.send(record(0))
+    assert answer.status_code == 507 and "No space" in answer.json()["error"]
+    assert (await run_of(platform, name)).sample_count == 0
+
+
+async def test_a_person_cannot_act_as_a_worker_nor_a_worker_as_a_person(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient
+) -> None:
+    assert (await client.post("/api/runner/claim", json={"worker_id": "x"})).status_code == 401
+    assert (await worker_client.get("/api/cli/eval-runs")).status_code == 401
