@@ -74,7 +74,7 @@ class LocalBackend(ExecutionBackend):
             await self.slots.acquire(request.agent_timeout_sec)
         except PhaseTimeout as error:
             failure = _failed(error, None, "Rollout %s never got a slot", request.id)
-            return ExecutionOutcome.model_construct(workflow=failure, grader=None)
+            return ExecutionOutcome(workflow=failure, grader=None)
         try:
             return await self._execute_in_slot(request, context, arrived)
         finally:
@@ -91,7 +91,7 @@ class LocalBackend(ExecutionBackend):
         waited_s = time.monotonic() - arrived
         result = await self._run_workflow(request, ctx, context, waited_s)
         if result.status is not RolloutStatus.SUCCESS or not request.grade:
-            return ExecutionOutcome.model_construct(workflow=result, grader=None)
+            return ExecutionOutcome(workflow=result, grader=None)
         context.set_status(RolloutStatus.GRADING)
         grader_context = GraderContext(
             label=request.label,
@@ -100,7 +100,7 @@ class LocalBackend(ExecutionBackend):
             artifacts_dir=artifacts_dir,
         )
         graded = await self._run_grader(request, grader_context)
-        return ExecutionOutcome.model_construct(workflow=result, grader=graded)
+        return ExecutionOutcome(workflow=result, grader=graded)
 
     async def _run_workflow(
         self,
@@ -131,7 +131,7 @@ class LocalBackend(ExecutionBackend):
             )
         except Exception as error:
             return _failed(error, None, "The workflow of rollout %s failed", request.id)
-        return ExecutionResult.model_construct(status=RolloutStatus.SUCCESS, sample=sample)
+        return ExecutionResult(status=RolloutStatus.SUCCESS, sample=sample)
 
     async def _run_grader(self, request: ExecutionRequest, ctx: GraderContext) -> ExecutionResult:
         grader = self.grader
@@ -169,7 +169,7 @@ def _graded(sample: RolloutSample | None) -> ExecutionResult:
             "the grader set no reward: call ctx.set_reward(number), or set "
             "ctx.sample.remove_sample = True to leave the row out of the scores",
         )
-    return ExecutionResult.model_construct(status=RolloutStatus.SUCCESS, sample=sample)
+    return ExecutionResult(status=RolloutStatus.SUCCESS, sample=sample)
 
 
 def _failed(
@@ -182,7 +182,7 @@ def _failed(
 def _failure(
     sample: RolloutSample | None, category: RolloutErrorCategory | None, message: str
 ) -> ExecutionResult:
-    return ExecutionResult.model_construct(
+    return ExecutionResult(
         status=RolloutStatus.FAILURE, sample=sample, err_message=message, err_category=category
     )
 

@@ -109,6 +109,8 @@ def tag_output() -> None:
         inner: TextIO | None = getattr(sys, name)
         if inner is None:
             continue
+        if isinstance(inner, io.TextIOWrapper):
+            inner.reconfigure(errors="backslashreplace")  # a print must not end a rollout
         stream = TaggedStream(inner)
         _streams.append(stream)
         setattr(sys, name, stream)
