@@ -91,7 +91,8 @@ class Session:
         """The platform, scoped to the workspace."""
         from osmosis.client.api import Api
 
-        return Api(self.platform.url, self.token.value, self.scope)
+        scope = self.scope  # first: outside a workspace nothing else is worth saying
+        return Api(self.platform.url, self.token.value, scope)
 
     @cached_property
     def account(self) -> Api:

@@ -64,15 +64,21 @@ def find_token(platform: Platform) -> Token:
             f"The login at {platform.url} is kept in the system keyring by another program.",
             hint="Run `osmosis auth login` here.",
         )
-    raise AuthRequired(f"You are not logged in at {platform.url}.", hint=_login_hint(platform))
+    raise _not_logged_in(platform)
 
 
-def _login_hint(platform: Platform) -> str:
-    if is_loopback(platform.url):
-        server = find_local_server()
-        if server is None or not server.alive:
-            return "Start a server with `osmosis server start`, or run `osmosis auth login`."
-    return "Run `osmosis auth login`."
+def _not_logged_in(platform: Platform) -> AuthRequired:
+    server = find_local_server() if is_loopback(platform.url) else None
+    if is_loopback(platform.url) and (server is None or not server.alive):
+        return AuthRequired(
+            f"No server of yours runs on this machine, and you are not logged in at "
+            f"{platform.url}.",
+            hint="Start one with `osmosis server start`.",
+        )
+    hint = "Run `osmosis auth login`."
+    if server and server.alive:
+        hint = f"Your server on this machine is {server.url}. {hint}"
+    return AuthRequired(f"You are not logged in at {platform.url}.", hint=hint)
 
 
 def _choose(flag: str | None, hosted_origin: str | None) -> Platform:

@@ -181,10 +181,17 @@ def parse_eval_config(data: Mapping[str, Any], *, source: str = "The config") ->
     return _parse(data, source=source, secrets_needed=True)
 
 
-def load_eval_config(path: Path, *, shown: str | None = None) -> EvalConfig:
-    """Read and check a TOML config. Mistakes carry their key and line."""
+def load_eval_config(
+    path: Path, *, shown: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> EvalConfig:
+    """Read and check a TOML config. Mistakes carry their key and line.
+
+    ``overrides`` maps ``section.key`` to a value that replaces what the file says.
+    """
     name = shown or str(path)
     data, text = read_toml(path, shown=name)
+    for dotted, value in (overrides or {}).items():
+        _override(data, dotted, value)
     try:
         return parse_eval_config(data, source=name)
     except ValidationFailed as failed:
@@ -192,6 +199,17 @@ def load_eval_config(path: Path, *, shown: str | None = None) -> EvalConfig:
             issue.line = line_of(text, issue.key)
         failed.details.setdefault("file", name)
         raise
+
+
+def _override(data: dict[str, Any], dotted: str, value: Any) -> None:
+    section, _, key = dotted.partition(".")
+    table = data.setdefault(section, {})
+    if not key or not isinstance(table, dict):
+        raise ValidationFailed(f"'{dotted}' is not of the form section.key.")
+    for one, other in (("branch", "commit_sha"), ("commit_sha", "branch")):
+        if dotted == f"experiment.{one}":
+            table.pop(other, None)  # they exclude each other; the one given now is meant
+    table[key] = value
 
 
 def submission_body(

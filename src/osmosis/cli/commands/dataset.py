@@ -42,7 +42,6 @@ def upload(
 ) -> Operation:
     """Check a file and upload it. The dataset is named after the file, without its extension."""
     report = _checked(file)
-    api = session.api
     name = file.stem
     confirm(
         f"Upload {file.name} ({size(file.stat().st_size)}, {plural(report.row_count, 'row')}) "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -40,7 +40,14 @@ def group(name: str, summary: str) -> typer.Typer:
     )
 
 
-def paging(limit: int | None, everything: bool) -> dict[str, int | bool]:
+class Paging(TypedDict):
+    """The arguments of a list call."""
+
+    limit: int
+    everything: bool
+
+
+def paging(limit: int | None, everything: bool) -> Paging:
     """The arguments of a list call from ``--limit`` and ``--all``, which exclude each other."""
     if limit is not None and everything:
         raise UsageMistake("--limit and --all exclude each other.")

@@ -9,7 +9,7 @@ import traceback
 from osmosis import __version__
 from osmosis.cli.output.mode import output
 from osmosis.cli.output.render import to_json
-from osmosis.cli.output.results import SCHEMA_VERSION
+from osmosis.cli.output.results import SCHEMA_VERSION, Detail
 from osmosis.wire.errors import Issue, OsmosisError
 
 DEBUG_ENV = "OSMOSIS_DEBUG"
@@ -81,3 +81,17 @@ def _painted(word: str, code: str) -> str:
     if output.mode == "rich" and sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         return f"\x1b[{code}m{word}\x1b[0m"
     return word
+
+
+def show_note(detail: Detail) -> None:
+    """Tables that are not the result, such as a plan before a question; programs are spared."""
+    if output.mode == "json":
+        return
+    if output.mode == "plain":
+        for label, value in [*detail.rows, *(row for s in detail.sections for row in s.rows)]:
+            print(f"{label}: {value}", file=sys.stderr)
+        return
+    # Rich is loaded when something is drawn with it.
+    from osmosis.cli.output.rich_view import draw_detail
+
+    draw_detail(detail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from osmosis.cli.output.mode import output
 
@@ -11,7 +11,7 @@ SHOWN_FROM_BYTES = 4_000_000
 
 
 @contextlib.contextmanager
-def upload_progress(name: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+def upload_progress(name: str, total_bytes: int) -> Generator[Callable[[int], None]]:
     """A callback that takes the bytes sent so far; small files go without a bar."""
     if not output.live or total_bytes < SHOWN_FROM_BYTES:
         yield lambda sent: None

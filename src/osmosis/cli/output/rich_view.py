@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -12,8 +13,6 @@ from rich.text import Text
 from osmosis.cli.output.mode import width
 from osmosis.cli.output.results import Column, Detail, Item, Listing, NextStep, Operation, Result
 from osmosis.cli.output.styles import status_style
-
-_BARE = {"box": None, "show_header": False, "show_edge": False, "pad_edge": False}
 
 
 def console() -> Console:
@@ -32,6 +31,12 @@ def show(result: Result) -> None:
         _steps(screen, result.hints)
     else:
         _operation(screen, result)
+
+
+def draw_detail(detail: Detail) -> None:
+    """A detail on stderr."""
+    columns = width(sys.stderr.isatty())
+    _detail(Console(stderr=True, highlight=False, width=columns), detail)
 
 
 def _listing(screen: Console, result: Listing) -> None:
@@ -83,11 +88,11 @@ def _operation(screen: Console, result: Operation) -> None:
     _steps(screen, result.next_steps)
 
 
-def _pairs(rows: object) -> Padding:
+def _pairs(rows: Sequence[tuple[str, str]]) -> Padding:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for label, value in rows:  # type: ignore[attr-defined]
+    for label, value in rows:
         style = status_style(value) if label == "Status" else ""
         table.add_row(label, Text(value, style=style))
     return Padding(table, (0, 0, 0, 2))
@@ -100,12 +105,11 @@ def _cell(column: Column, item: Item) -> Text:
     return Text(value, style={"name": "bold", "dim": "dim"}.get(column.kind, ""))
 
 
-def _steps(screen: Console, steps: object) -> None:
-    chosen: list[NextStep] = list(steps)  # type: ignore[call-overload]
-    if not chosen:
+def _steps(screen: Console, steps: Sequence[NextStep]) -> None:
+    if not steps:
         return
     screen.print()
-    for step in chosen:
+    for step in steps:
         line = Text(step.text, style="dim")
         if step.command:
             line.append(" ").append(step.command, style="cyan not dim")

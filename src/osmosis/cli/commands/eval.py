@@ -1,0 +1,364 @@
+"""``osmosis eval``: submit evaluation runs, follow them, read the results."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from osmosis.cli.commands.log_lines import log_listing
+from osmosis.cli.commands.options import (
+    LOG_LIMIT,
+    All,
+    Cursor,
+    Limit,
+    LogLimit,
+    Yes,
+    group,
+    paging,
+)
+from osmosis.cli.evals.run_view import TERMINAL, part, run_detail, status_text, summary
+from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation
+from osmosis.cli.output.format import moment, name_of, number, one_line, percent, text
+from osmosis.cli.output.messages import note, show_note, warn
+from osmosis.cli.output.mode import output
+from osmosis.cli.output.questions import confirm
+from osmosis.cli.output.render import to_json
+from osmosis.cli.session import session
+from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+FOLLOW_POLL_S = 0.5
+
+app = group("eval", "Submit evaluation runs, follow them, read the results.")
+
+Ref = Annotated[str, typer.Argument(metavar="NAME", help="A run's name or id.")]
+LatestRef = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="A run's name or id (else the latest).")
+]
+SecretsFile = Annotated[
+    str | None,
+    typer.Option("--secrets-file", help="NAME=value lines for this run only; - reads a pipe."),
+]
+
+
+@app.command()
+def submit(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A file under configs/eval/.")],
+    *,
+    yes: Yes = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow the run and show its results.")
+    ] = False,
+    secrets_file: SecretsFile = None,
+    model: Annotated[str | None, typer.Option("--model", help="In place of model_path.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="In place of dataset.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="In place of limit.")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="In place of n.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", help="In place of batch_size.")
+    ] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="In place of branch.")] = None,
+    commit: Annotated[str | None, typer.Option("--commit", help="In place of commit_sha.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other key: --set advanced.temperature=0."),
+    ] = None,
+) -> Operation | int:
+    """Check a config, show the plan, and start the run on the platform.
+
+    The code is the pushed commit; the config is the file as it is on disk, with the flags in
+    place of its keys.
+    """
+    # Only a submit reads configs and imports rollouts.
+    from osmosis.cli.evals import plan_view, preparation, secret_values
+    from osmosis.workspace.config import submission_body
+
+    overrides = preparation.parse_overrides(
+        settings or [],
+        {
+            "experiment.model_path": model,
+            "experiment.dataset": dataset,
+            "experiment.branch": branch,
+            "experiment.commit_sha": commit,
+            "evaluation.limit": limit,
+            "evaluation.n": n,
+            "evaluation.batch_size": batch_size,
+        },
+    )
+    prepared = preparation.prepare(session.root, config, overrides)
+    secrets = secret_values.resolve(session.api, prepared.config.secrets.required, secrets_file)
+    body = submission_body(prepared.config, secrets.provided)
+    plan = _plan(body)
+    warnings = [*prepared.warnings, *_plan_warnings(plan, prepared.state.head)]
+    shown = plan_view.plan_detail(prepared.config, plan, secrets.scopes)
+    show_note(shown)
+    for warning in warnings:
+        warn("SUBMIT", warning)
+    confirm("Start this run?", yes=yes, default=True, warnings=warnings, summary=dict(shown.rows))
+    started = session.api.submit_eval(body)
+    name = str(started["name"])
+    operation = _submitted(started, prepared.config, plan)
+    if not watch:
+        return operation
+    note(f"The run {name} is submitted.")
+    return _watched(name, operation)
+
+
+@app.command("list")
+def list_runs(limit: Limit = None, everything: All = False) -> Listing:
+    """List the runs of the workspace, newest first."""
+    page = session.api.evals(**paging(limit, everything))
+    return Listing(
+        items=[_list_item(run) for run in page.items],
+        rows=page.items,
+        columns=(
+            Column("Name", lambda r: text(r.get("name")), kind="name"),
+            Column("Status", status_text, kind="status"),
+            Column("Rollout", lambda r: name_of(r.get("rollout"))),
+            Column("Model", lambda r: name_of(r.get("model"))),
+            Column("Reward", lambda r: number(part(r, "results").get("score"), 2), "right"),
+            Column("Passed", _pass_rate, "right"),
+            Column("Submitted", lambda r: moment(r.get("created_at"))),
+            Column("Submitted by", lambda r: text(r.get("creator_name"))),
+        ),
+        total_count=page.total_count,
+        has_more=page.has_more,
+        next_offset=page.next_offset,
+        extra={**page.extra, **session.context},
+        empty="No runs yet.",
+        hints=()
+        if page.items
+        else (NextStep("Start one:", "osmosis eval submit configs/eval/FILE.toml"),),
+    )
+
+
+@app.command()
+def info(name: LatestRef = None) -> Detail:
+    """Show a run with its configuration and results; without a name, the latest run."""
+    return _detail(session.api.eval(name or _latest()))
+
+
+@app.command()
+def watch(name: LatestRef = None) -> Detail | int:
+    """Follow a run until it ends, then show its results. Ctrl-C leaves the run alone."""
+    ref = name or _latest()
+    document = _watch_or_leave(ref)
+    if document is None:
+        return 130
+    detail = _detail(document)
+    detail.exit_code = 0 if part(document, "eval_run").get("status") == "finished" else 1
+    return detail
+
+
+@app.command()
+def logs(
+    name: LatestRef = None,
+    limit: LogLimit = 50,
+    cursor: Cursor = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new entries until the run ends.")
+    ] = False,
+) -> Listing | None:
+    """Show a run's log, oldest entry first."""
+    ref = name or _latest()
+    if follow:
+        if cursor:
+            raise ValidationFailed("--follow and --cursor exclude each other.")
+        _follow(ref, limit)
+        return None
+    page = session.api.eval_logs(ref, limit=limit, cursor=cursor)
+    return log_listing(page, f"osmosis eval logs {ref}", session.context)
+
+
+@app.command()
+def stop(name: Ref, yes: Yes = False) -> Operation:
+    """Stop a pending or running run. Samples that were graded are kept."""
+    confirm(f"Stop the run {name}?", yes=yes, default=True)
+    session.api.stop_eval(name)
+    return Operation(
+        operation="eval.stop",
+        message=f"The run {name} is being stopped.",
+        resource={"name": name, **session.context},
+        next_steps=(NextStep("What it has so far:", f"osmosis eval info {name}"),),
+    )
+
+
+@app.command()
+def delete(name: Ref, yes: Yes = False) -> Operation:
+    """Delete a run with its samples, trajectories and logs."""
+    run = part(session.api.eval(name), "eval_run")
+    confirm(f"Delete the run {run.get('name')} and all its results?", yes=yes)
+    session.api.delete_eval(str(run["id"]))
+    return Operation(
+        operation="eval.delete",
+        message=f"The run {run.get('name')} is deleted.",
+        resource={"id": run["id"], "name": run.get("name"), **session.context},
+    )
+
+
+def _plan(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The platform's plan; None from a platform that makes none."""
+    try:
+        return session.api.plan_eval(body)
+    except OsmosisError as error:
+        unsupported = error.platform_code in (None, "NOT_SUPPORTED")
+        if error.http_status in (404, 405) and unsupported and "Secret" not in error.message:
+            return None
+        raise
+
+
+def _plan_warnings(plan: dict[str, Any] | None, head: str | None) -> list[str]:
+    if plan is None:
+        return []
+    warnings = [str(warning) for warning in plan.get("warnings") or []]
+    commit = plan.get("commit_sha")
+    if commit and head and not head.startswith(str(commit)) and commit != head:
+        where = f" of {plan['branch']}" if plan.get("branch") else ""
+        warnings.append(f"The run uses commit {str(commit)[:7]}{where}; your HEAD is {head[:7]}.")
+    return warnings
+
+
+def _submitted(
+    started: Mapping[str, Any], config: Any, plan: Mapping[str, Any] | None
+) -> Operation:
+    experiment = config.experiment
+    name = str(started["name"])
+    plan = plan or {}
+    steps = [NextStep("Follow it:", f"osmosis eval watch {name}")]
+    if started.get("platform_url"):
+        steps.append(NextStep("View:", str(started["platform_url"])))
+    resource = {
+        "id": started["id"],
+        "name": name,
+        "status": started["status"],
+        "model_name": experiment.model_path,
+        "dataset_name": experiment.dataset,
+        "created_at": started["created_at"],
+        **({"url": started["platform_url"]} if started.get("platform_url") else {}),
+        "config": {
+            "rollout": experiment.rollout,
+            "entrypoint": experiment.entrypoint,
+            "model": experiment.model_path,
+            "dataset": experiment.dataset,
+            "branch": experiment.branch or plan.get("branch"),
+            "commit_sha": experiment.commit_sha or plan.get("commit_sha"),
+        },
+        **session.context,
+    }
+    return Operation(
+        operation="eval.submit",
+        message=f"The run {name} is submitted ({experiment.model_path} on {experiment.dataset}).",
+        resource=resource,
+        next_steps=steps,
+    )
+
+
+def _watched(name: str, operation: Operation) -> Operation | int:
+    """The submitted run's results, once it has ended."""
+    document = _watch_or_leave(name)
+    if document is None:
+        return 130
+    detail = _detail(document)
+    status = str(part(document, "eval_run").get("status"))
+    operation.message = f"The run {name} has {_ENDED.get(status, status)}."
+    operation.status = "success" if status == "finished" else status
+    operation.resource = {**(operation.resource or {}), "status": status}
+    operation.detail = detail
+    operation.next_steps = ()
+    operation.extra = {"result": detail.data}
+    operation.exit_code = 0 if status == "finished" else 1
+    return operation
+
+
+_ENDED = {"finished": "finished", "failed": "failed", "stopped": "been stopped"}
+
+
+def _watch_or_leave(name: str) -> dict[str, Any] | None:
+    """Watch to the end; None when the user left with Ctrl-C, which does not touch the run."""
+    # Only a watch needs it.
+    from osmosis.cli.evals.watch import watch as watch_run
+
+    try:
+        return watch_run(session.api, name)
+    except KeyboardInterrupt:
+        note(f"You left; the run {name} goes on.")
+        note(f"  osmosis eval watch {name}    follows it again")
+        note(f"  osmosis eval stop {name}     stops it")
+        return None
+
+
+def _detail(document: dict[str, Any]) -> Detail:
+    """The run with its metrics; a failing metrics call is told, not raised."""
+    run = part(document, "eval_run")
+    metrics, problem = None, None
+    if run.get("status") != "pending":
+        try:
+            metrics = session.api.eval_metrics(str(run["id"]))
+        except OsmosisError as error:
+            problem = error.message
+    return run_detail(document, metrics, problem, session.context)
+
+
+def _latest() -> str:
+    page = session.api.evals(limit=1)
+    if not page.items:
+        raise NotFound(
+            "This workspace has no runs yet.",
+            hint="Start one with `osmosis eval submit configs/eval/FILE.toml`.",
+        )
+    return str(page.items[0]["name"])
+
+
+def _list_item(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run in JSON: references by name, as the contract lists them."""
+    item = dict(run)
+    for key in ("model", "dataset", "rollout"):
+        name = name_of(run.get(key))
+        item[key] = None if name == "-" else name
+    item["summary"] = summary(run, run.get("results"), run.get("config"))
+    return item
+
+
+def _pass_rate(run: Mapping[str, Any]) -> str:
+    results = part(run, "results")
+    return percent(results.get("pass_rate")) if results.get("graded") else "-"
+
+
+def _follow(ref: str, limit: int) -> None:
+    """Print entries as they come, until the run has ended and its log is read."""
+    recent: deque[dict[str, Any]] = deque(maxlen=limit)
+    cursor: str | None = None
+    while True:
+        page = session.api.eval_logs(ref, direction="newer", cursor=cursor, limit=LOG_LIMIT)
+        cursor = page.next_cursor or cursor
+        recent.extend(page.entries)
+        if len(page.entries) < LOG_LIMIT:
+            break
+    _print_entries(recent)
+    while True:
+        ended = part(session.api.eval(ref), "eval_run").get("status") in TERMINAL
+        newer = session.api.eval_logs(ref, direction="newer", cursor=cursor, limit=LOG_LIMIT)
+        cursor = newer.next_cursor or cursor
+        _print_entries(newer.entries)
+        if not newer.entries:
+            if ended:
+                return
+            time.sleep(FOLLOW_POLL_S)
+
+
+def _print_entries(entries: Iterable[dict[str, Any]]) -> None:
+    for entry in entries:
+        if output.mode == "json":
+            line = to_json(entry)
+        else:
+            level = text(entry.get("level"))
+            parts = [moment(entry.get("timestamp")), level, text(entry.get("step"))]
+            line = "\t".join([*parts, one_line(text(entry.get("message")))])
+            if output.mode == "rich":
+                line = line.replace("\t", "  ")
+        print(line, flush=True)

@@ -1,0 +1,1 @@
+"""The parts of ``osmosis eval``: preparing a submit, showing a run, watching one."""

@@ -1,0 +1,298 @@
+"""One run for people: the documented order of fields, then configuration, then results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from osmosis.cli.output import Detail, NextStep, Section
+from osmosis.cli.output.format import (
+    count,
+    moment,
+    money,
+    name_of,
+    number,
+    parse_time,
+    percent,
+    plural,
+    seconds,
+    text,
+)
+
+TERMINAL = ("finished", "failed", "stopped")
+CONFIG_ORDER = (
+    "limit",
+    "n",
+    "batch_size",
+    "pass_threshold",
+    "agent_workflow_timeout_s",
+    "grader_timeout_s",
+)
+SCOPE_LABELS = {
+    "user": "personal",
+    "user_override": "personal, overrides workspace",
+    "provided": "this run only",
+}
+
+Document = Mapping[str, Any]
+Rows = list[tuple[str, str]]
+
+
+def run_detail(
+    document: Document,
+    metrics: Document | None,
+    metrics_error: str | None,
+    context: Mapping[str, Any],
+) -> Detail:
+    """``eval info``: the JSON payload and what people see."""
+    run = part(document, "eval_run")
+    data = {
+        "eval_run": run,
+        "summary": summary(run, document.get("results"), document.get("config")),
+        "config": document.get("config"),
+        "results": document.get("results"),
+        "model": part(document, "config").get("model_path"),
+        "dataset": _name_or_none(document.get("dataset")),
+        "rollout": _name_or_none(document.get("rollout")),
+        "entrypoint": document.get("entrypoint"),
+        "commit_sha": document.get("commit_sha"),
+        "branch": document.get("branch"),
+        "env_config": document.get("env_config"),
+        "resolved_secret_scopes": document.get("resolved_secret_scopes"),
+        "dataset_df_stats": document.get("dataset_df_stats"),
+        "metrics": metrics,
+        "metrics_available": metrics is not None,
+        "metrics_error": metrics_error,
+        "output_path": None,
+        "save_warning": None,
+        "selection": document.get("selection"),
+        "effective": document.get("effective"),
+        "error": document.get("error"),
+        **context,
+    }
+    sections = [Section("Configuration", rows=_configuration(document)), *_results(document)]
+    return Detail(
+        data=data,
+        rows=_facts(document),
+        sections=sections,
+        hints=hints(document),
+    )
+
+
+def hints(document: Document) -> list[NextStep]:
+    """What to do next, by the state of the run."""
+    run = part(document, "eval_run")
+    name = text(run.get("name"))
+    steps: list[NextStep] = []
+    if run.get("platform_url"):
+        steps.append(NextStep("View:", str(run["platform_url"])))
+    if run.get("status") == "failed":
+        steps.append(NextStep("See what happened:", f"osmosis eval logs {name}"))
+    elif run.get("status") not in TERMINAL:
+        steps.append(NextStep("Follow it:", f"osmosis eval watch {name}"))
+        steps.append(NextStep("Stop it:", f"osmosis eval stop {name}"))
+    return steps
+
+
+def summary(run: Document, results: Any, config: Any) -> dict[str, Any]:
+    """The score and the progress as list and detail show them."""
+    answer: dict[str, Any] = {}
+    results = results if isinstance(results, Mapping) else {}
+    if isinstance(results.get("score"), int | float):
+        answer["reward"] = results["score"]
+    done, total = progress(results, config)
+    if total:
+        answer["progress"] = {"completed": min(done, total), "total": total, "unit": "samples"}
+    return answer
+
+
+def progress(results: Any, config: Any) -> tuple[int, int | None]:
+    """Samples done and planned; planned is None while nobody knows."""
+    results = results if isinstance(results, Mapping) else {}
+    done = int(results.get("total_runs") or 0)
+    rows = results.get("sampled_rows")
+    if not rows:
+        return done, None
+    runs = config.get("n") if isinstance(config, Mapping) else None
+    return done, max(int(rows) * int(runs or 1), done)
+
+
+def status_text(run: Document) -> str:
+    """The status, with the stage while it is under way."""
+    status = text(run.get("status"))
+    if run.get("stop_requested") and status not in TERMINAL:
+        return f"{status} (stopping)"
+    stage = run.get("stage")
+    return (
+        f"{status} ({stage})" if status == "running" and stage not in (None, "running") else status
+    )
+
+
+def run_seconds(run: Document) -> float | None:
+    """From the start to the end, or to now."""
+    started = parse_time(run.get("started_at"))
+    if started is None:
+        return None
+    ended = parse_time(run.get("completed_at")) or datetime.now(UTC)
+    return max((ended - started).total_seconds(), 0.0)
+
+
+def error_text(document: Document) -> tuple[str | None, str | None]:
+    """Why a run ended early, and the remedy."""
+    error = document.get("error") or part(document, "eval_run").get("error")
+    if isinstance(error, Mapping):
+        return text(error.get("message")), error.get("hint")
+    return (error, None) if isinstance(error, str) else (None, None)
+
+
+def part(document: Document, key: str) -> Document:
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _facts(document: Document) -> Rows:
+    run, results = part(document, "eval_run"), part(document, "results")
+    done, total = progress(results, document.get("config"))
+    shown_progress = f"{done:,} / {total:,} samples" if total else plural(done, "sample")
+    if run.get("status") == "pending" and not done:
+        shown_progress = "Waiting to start..."
+    rows: Rows = [
+        ("Name", text(run.get("name"))),
+        ("Status", status_text(run)),
+    ]
+    message, hint = error_text(document)
+    if message:
+        rows.append(("Error", message))
+    if hint:
+        rows.append(("Remedy", hint))
+    if run.get("stop_reason"):
+        rows.append(("Stopped because", text(run["stop_reason"])))
+    model = text(part(document, "config").get("model_path"))
+    if model.startswith("scripted/"):
+        model += " (scripted)"
+    return [
+        *rows,
+        ("Progress", shown_progress),
+        ("Duration", seconds(run_seconds(run))),
+        ("Pass rate", percent(results.get("pass_rate")) if done else "-"),
+        ("Tokens used", count(results.get("total_tokens"))),
+        ("Submitted", moment(run.get("created_at"))),
+        ("Submitted by", text(run.get("creator_name"))),
+        ("Started", moment(run.get("started_at"))),
+        ("Completed", moment(run.get("completed_at"))),
+        ("Dataset", name_of(document.get("dataset"))),
+        ("Model", model),
+        ("Rollout", name_of(document.get("rollout"))),
+    ]
+
+
+def _configuration(document: Document) -> Rows:
+    config, effective = part(document, "config"), part(document, "effective")
+    rows: Rows = [
+        ("Entrypoint", text(document.get("entrypoint"))),
+        ("Config", _config_text(config)),
+    ]
+    selection = part(document, "selection")
+    if selection:
+        rows.append(("Rows", _selection_text(selection)))
+    if effective.get("in_flight"):
+        rows.append(("Samples in flight", _in_flight(effective)))
+    rows += [
+        ("Branch", text(document.get("branch"))),
+        ("Commit", text(document.get("commit_sha"))[:7]),
+        ("Secrets", _secrets_text(part(document, "resolved_secret_scopes"))),
+        ("Env vars", _pairs(part(document, "env_config"))),
+    ]
+    if effective.get("sdk"):
+        rows.append(("SDK", text(effective["sdk"])))
+    return rows
+
+
+def _results(document: Document) -> list[Section]:
+    results = part(document, "results")
+    if not results.get("total_runs"):
+        return []
+    rows: Rows = [
+        ("Samples", _counts(results)),
+        ("Pass threshold", number(results.get("pass_threshold"), 2)),
+    ]
+    if results.get("infrastructure_failures"):
+        clean = percent(results.get("clean_pass_rate"))
+        failures = plural(int(results["infrastructure_failures"]), "infrastructure failure")
+        rows.append(("Pass rate without", f"{failures}: {clean}"))
+    stats = part(results, "reward_stats")
+    if stats:
+        names = ("mean", "std", "min", "median", "max")
+        rows.append(("Reward", "  ".join(f"{n} {number(stats.get(n))}" for n in names)))
+        points = part(stats, "pass_at_k")
+        if points:
+            shown = sorted(points.items(), key=lambda item: int(item[0]))
+            rows.append(("Pass@k", "  ".join(f"k={k} {percent(v)}" for k, v in shown)))
+    rows.append(("Cost", _cost(results)))
+    sections = [Section("Results", rows=rows)]
+    errors = part(results, "errors")
+    if errors:
+        table = [(str(kind), f"{amount:,}") for kind, amount in errors.items()]
+        sections.append(Section("Errors", rows=table))
+    return sections
+
+
+def _counts(results: Document) -> str:
+    names = ("graded", "passed", "failed", "skipped")
+    return ", ".join(f"{count(results.get(n) or 0)} {n}" for n in names)
+
+
+def _cost(results: Document) -> str:
+    unknown = int(results.get("samples_with_unknown_cost") or 0)
+    if results.get("cost_usd") is None:
+        return "unknown"
+    shown = money(results["cost_usd"])
+    return f"{shown} and {plural(unknown, 'sample')} of unknown cost" if unknown else shown
+
+
+def _config_text(config: Document) -> str:
+    known = [key for key in CONFIG_ORDER if config.get(key) is not None]
+    others = [key for key in config if key not in CONFIG_ORDER and key != "model_path"]
+    pairs: list[str] = []
+    for key in [*known, *others]:
+        value = config[key]
+        if isinstance(value, Mapping):
+            pairs += [f"{name}={_plain(v)}" for name, v in value.items() if v is not None]
+        elif value is not None:
+            pairs.append(f"{key}={_plain(value)}")
+    return ", ".join(pairs) or "-"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _selection_text(selection: Document) -> str:
+    selected, total = selection.get("selected_rows"), selection.get("total_rows")
+    how = "the first" if selection.get("kind") == "first" else "random"
+    seed = selection.get("seed")
+    drawn = f", seed {seed}" if seed is not None else ""
+    return f"{count(selected)} of {count(total)} ({how}{drawn})"
+
+
+def _in_flight(effective: Document) -> str:
+    batch, capacity = effective.get("batch_size"), effective.get("advertised_max_concurrent")
+    shown = text(effective.get("in_flight"))
+    if isinstance(capacity, int) and isinstance(batch, int) and capacity < batch:
+        return f"{shown} (batch_size {batch}, but the rollout takes {capacity} at once)"
+    return shown
+
+
+def _secrets_text(scopes: Document) -> str:
+    pairs = [f"{name} ({SCOPE_LABELS.get(scope, scope)})" for name, scope in scopes.items()]
+    return ", ".join(pairs) or "-"
+
+
+def _pairs(values: Document) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "-"
+
+
+def _name_or_none(reference: Any) -> str | None:
+    name = name_of(reference)
+    return None if name == "-" else name

@@ -1,0 +1,135 @@
+"""Following a run until it ends: one changing line on a terminal, a few plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from osmosis.cli.evals.run_view import TERMINAL, part, progress, run_seconds, status_text
+from osmosis.cli.output.format import number, percent, seconds
+from osmosis.cli.output.messages import note
+from osmosis.cli.output.mode import output
+from osmosis.wire.errors import OsmosisError, Unreachable
+
+if TYPE_CHECKING:
+    from osmosis.client.api import Api
+
+POLL_S = 0.5
+LOG_POLL_S = 2.0
+PLAIN_EVERY_S = 10.0
+GIVE_UP_S = 60.0
+TOLD_LEVELS = ("warning", "error")
+
+Document = dict[str, Any]
+
+
+class Screen(Protocol):
+    """Where progress is drawn."""
+
+    def update(self, document: Mapping[str, Any]) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+def watch(api: Api, ref: str) -> Document:
+    """The run's document once it has ended. A server that is away for a moment is waited for."""
+    with _screen() as screen:
+        news = _News(api, ref)
+        lost_since: float | None = None
+        while True:
+            try:
+                document = api.eval(ref)
+                lost_since = None
+            except Unreachable:
+                lost_since = lost_since or time.monotonic()
+                if time.monotonic() - lost_since > GIVE_UP_S:
+                    raise
+                time.sleep(POLL_S)
+                continue
+            screen.update(document)
+            ended = part(document, "eval_run").get("status") in TERMINAL
+            for line in news.lines(last=ended):
+                screen.say(line)
+            if ended:
+                return document
+            time.sleep(POLL_S)
+
+
+class _News:
+    """Warnings and errors of the run's log, each told once."""
+
+    def __init__(self, api: Api, ref: str) -> None:
+        self._api, self._ref = api, ref
+        self._cursor: str | None = None
+        self._next = 0.0
+        self._works = True
+
+    def lines(self, *, last: bool) -> list[str]:
+        if not self._works or (time.monotonic() < self._next and not last):
+            return []
+        self._next = time.monotonic() + LOG_POLL_S
+        try:
+            page = self._api.eval_logs(self._ref, direction="newer", cursor=self._cursor, limit=200)
+        except Unreachable:
+            return []
+        except OsmosisError:
+            self._works = False  # another platform may not follow logs in this direction
+            return []
+        self._cursor = page.next_cursor or self._cursor
+        return [
+            f"{str(entry.get('level')).capitalize()}: {entry.get('message')}"
+            for entry in page.entries
+            if entry.get("level") in TOLD_LEVELS
+        ]
+
+
+@contextlib.contextmanager
+def _screen() -> Generator[Screen]:
+    if output.live:
+        # Only a person at a terminal pays for this import.
+        from osmosis.cli.evals.live import LiveScreen
+
+        with LiveScreen() as screen:
+            yield screen
+    else:
+        yield PlainScreen()
+
+
+class PlainScreen:
+    """A line when the state changes, and one every few seconds while samples come in."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._shown_at = 0.0
+        self._shown_done = -1
+
+    def update(self, document: Mapping[str, Any]) -> None:
+        run, results = part(document, "eval_run"), part(document, "results")
+        state = status_text(run)
+        done, total = progress(results, document.get("config"))
+        ended = run.get("status") in TERMINAL
+        due = time.monotonic() - self._shown_at >= PLAIN_EVERY_S and done != self._shown_done
+        if state == self._state and not due:
+            return
+        self._state, self._shown_at, self._shown_done = state, time.monotonic(), done
+        line = f"{state}"
+        if done or ended:
+            line += f": {done} of {total if total else '?'} samples, {numbers(results)}"
+        note(f"{line} [{seconds(run_seconds(run))}]" if run.get("started_at") else line)
+
+    def say(self, line: str) -> None:
+        note(line)
+
+
+def numbers(results: Mapping[str, Any]) -> str:
+    """The running numbers in one phrase."""
+    parts = [f"pass rate {percent(results.get('pass_rate'))}"]
+    if results.get("score") is not None:
+        parts.append(f"reward {number(results['score'], 3)}")
+    if results.get("failed"):
+        parts.append(f"{results['failed']} failed")
+    if results.get("skipped"):
+        parts.append(f"{results['skipped']} skipped")
+    return ", ".join(parts)
