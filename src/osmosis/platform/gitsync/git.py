@@ -14,6 +14,7 @@ from pathlib import Path
 from osmosis.platform.settings import Settings
 
 READ_BYTES = 256 * 1024
+END_GRACE_S = 1.0
 KILL_GRACE_S = 2.0
 COMMAND_TIMEOUT_S = 30.0
 OUTPUT_BYTES = 32 * 1024 * 1024
@@ -157,12 +158,20 @@ async def git_process(
 
 
 async def end_group(process: asyncio.subprocess.Process) -> None:
-    """End a process and all that it started: SIGTERM, so that git cleans up, then SIGKILL."""
-    if process.returncode is None:
-        _signal_group(process.pid, signal.SIGTERM)
+    """End a process and all that it started.
+
+    First its input ends, on which a half-received push cleans up and gives up; then SIGTERM, then
+    SIGKILL.
+    """
+    if process.stdin is not None:
+        process.stdin.close()
+    for number, grace_s in ((None, END_GRACE_S), (signal.SIGTERM, KILL_GRACE_S)):
+        if number is not None:
+            _signal_group(process.pid, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KILL_GRACE_S):
+            async with asyncio.timeout(grace_s):
                 await _drained(process)
+                break
     _signal_group(process.pid, signal.SIGKILL)
     await _drained(process)
 
