@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from osmosis.platform.accounts.service import first_user
 from osmosis.platform.app import create_app
 from osmosis.platform.db.models import Membership, User
+from osmosis.platform.db.schema import upgrade
 from osmosis.platform.platform import Platform
 from osmosis.platform.security.sessions import SESSION_COOKIE, create_login_code
 from osmosis.platform.security.tokens import issue_token
@@ -60,9 +62,19 @@ def platform_settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", embedded_worker=False)
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the schema and nothing in it: migrated once, copied for each test."""
+    file = tmp_path_factory.mktemp("schema") / "osmosis.db"
+    upgrade(f"sqlite+aiosqlite:///{file}")
+    return file
+
+
 @pytest.fixture
-async def platform_app(platform_settings: Settings) -> AsyncIterator[FastAPI]:
+async def platform_app(platform_settings: Settings, empty_database: Path) -> AsyncIterator[FastAPI]:
     """The application, started; ``app.state.platform`` is its platform."""
+    platform_settings.create_directories()
+    shutil.copyfile(empty_database, platform_settings.data_dir / "osmosis.db")
     app = create_app(platform_settings)
     async with app.router.lifespan_context(app):
         yield app

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from osmosis.wire.errors import Conflict, OsmosisError, ValidationFailed
@@ -60,14 +62,19 @@ def port_holder(port: int) -> str | None:
     if not inodes:
         return None
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            links = [str(entry.readlink()) for entry in (process / "fd").iterdir()]
-        except OSError:
-            continue
-        if inodes.intersection(links):
-            name = (process / "comm").read_text().strip()
-            return f"'{name}' (pid {process.name})"
+        if inodes.intersection(_open_files(process)):
+            return f"'{(process / 'comm').read_text().strip()}' (pid {process.name})"
     return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    try:
+        entries = list((process / "fd").iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            yield str(entry.readlink())
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -9,7 +9,6 @@ import sys
 import time
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
-from typing import cast
 
 from osmosis.platform.security.tokens import PREFIX
 from osmosis.platform.settings import Settings
@@ -33,7 +32,7 @@ class PrivateFile(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return cast(TextIOWrapper, os.fdopen(descriptor, "a", encoding=self.encoding))
+        return os.fdopen(descriptor, "a", encoding=self.encoding)
 
 
 def configure_logging(settings: Settings) -> None:

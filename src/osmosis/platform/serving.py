@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
@@ -53,7 +53,7 @@ def run(settings: Settings, *, show_link: bool) -> None:
 
 
 @contextmanager
-def hold(settings: Settings) -> Iterator[None]:
+def hold(settings: Settings) -> Generator[None]:
     """Own the data directory: one server at a time."""
     descriptor = os.open(settings.data_dir / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -140,7 +140,7 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def _signals() -> Iterator[asyncio.Event]:
+def _signals() -> Generator[asyncio.Event]:
     """An event that SIGINT or SIGTERM sets; a second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -174,7 +174,7 @@ async def _first_done(serving: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _recorded(settings: Settings, url: str) -> AsyncIterator[None]:
+async def _recorded(settings: Settings, url: str) -> AsyncGenerator[None]:
     """``server.json`` while the server listens."""
     me = ProcessRecord.of(os.getpid(), "server")
     if me is not None:
@@ -190,7 +190,7 @@ async def _recorded(settings: Settings, url: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _worker(settings: Settings, url: str) -> AsyncIterator[None]:
+async def _worker(settings: Settings, url: str) -> AsyncGenerator[None]:
     """The embedded worker while the server listens; it ends while the API still answers it."""
     if not settings.embedded_worker:
         yield

@@ -27,9 +27,10 @@ log = logging.getLogger("osmosis.platform.worker")
 class WorkerProcess:
     """Keeps one worker running until it is stopped."""
 
-    def __init__(self, settings: Settings, url: str) -> None:
+    def __init__(self, settings: Settings, url: str, *, module: str = MODULE) -> None:
         self._settings = settings
         self._url = url
+        self._module = module
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +68,7 @@ class WorkerProcess:
 
     async def _run_once(self) -> int:
         process = await asyncio.create_subprocess_exec(
-            *child_argv(MODULE),
+            *child_argv(self._module),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -8,7 +8,7 @@ a subprocess between entering and leaving ``write()``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,13 +30,13 @@ class Database:
             event.listen(self.engine.sync_engine, "begin", _begin)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncSession]:
+    async def read(self) -> AsyncGenerator[AsyncSession]:
         """A session for reading; whatever it changes is rolled back."""
         async with self._sessions() as session:
             yield session
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncSession]:
+    async def write(self) -> AsyncGenerator[AsyncSession]:
         """A session that commits when the block ends and rolls back when it raises."""
         async with self._writer, self._sessions() as session:
             await session.connection(execution_options={"osmosis_write": True})

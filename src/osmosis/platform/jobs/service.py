@@ -88,6 +88,7 @@ class Jobs:
     async def run(self) -> None:
         """Lease and run jobs until cancelled; cancelling ends their processes."""
         running: set[asyncio.Task[None]] = set()
+        look_s = min(IDLE_LOOK_S, self._settings.job_lease_s)
         try:
             while True:
                 mark = self._events.mark()
@@ -99,7 +100,7 @@ class Jobs:
                     running.add(task)
                     task.add_done_callback(running.discard)
                     task.add_done_callback(lambda _task: self._events.publish(TOPIC))
-                await self._events.wait(TOPIC, IDLE_LOOK_S, since=mark)
+                await self._events.wait(TOPIC, look_s, since=mark)
         finally:
             for task in running:
                 task.cancel()
@@ -126,7 +127,7 @@ class Jobs:
             self._publish(closed)
         return job
 
-    def _free(self) -> Select[tuple[Job]]:
+    def _free(self) -> Select[Job]:
         return (
             select(Job)
             .where(Job.status.in_(("pending", "running")), Job.kind.in_(self._kinds))

@@ -33,20 +33,29 @@ class LimitBodies:
             await self._refuse(scope, receive, send)
             return
         taken = 0
+        started = False
 
         async def counted() -> Message:
             nonlocal taken
             message = await receive()
-            if message["type"] == "http.request":
-                taken += len(message.get("body", b""))
-                if taken > self.limit_bytes:
-                    raise self._error()
-            return message
+            taken += len(message.get("body", b""))
+            # To the application an endless body is a client that went away.
+            return {"type": "http.disconnect"} if taken > self.limit_bytes else message
 
-        await self.app(scope, counted, send)
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if started or taken <= self.limit_bytes:
+                started = True
+                await send(message)
 
-    def _error(self) -> BodyTooLarge:
-        return BodyTooLarge(f"The request body is larger than {self.limit_bytes} bytes.")
+        try:
+            await self.app(scope, counted, guarded)
+        except Exception:
+            if taken <= self.limit_bytes:
+                raise
+        if taken > self.limit_bytes and not started:
+            await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await respond(Request(scope), self._error())(scope, receive, send)
+        error = BodyTooLarge(f"The request body is larger than {self.limit_bytes} bytes.")
+        await respond(Request(scope), error)(scope, receive, send)

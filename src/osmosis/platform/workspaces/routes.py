@@ -76,13 +76,15 @@ async def record_quickstart(
 def rendered(request: Request, item: Belonging) -> dict[str, Any]:
     """A workspace on the wire. ``git_url`` is where its hosted repository is pushed to."""
     repository = item.repository
-    hosted = repository is not None and repository.kind == "hosted"
+    git_url = None
+    if repository is not None and repository.kind == "hosted":
+        git_url = public_url(request, f"/git/{repository.identity}.git")
     return {
         "id": item.workspace.id,
         "name": item.workspace.name,
         "role": item.role,
         "connected_repo": {"repo_full_name": repository.identity} if repository else None,
         "repository_kind": repository.kind if repository else None,
-        "git_url": public_url(request, f"/git/{repository.identity}.git") if hosted else None,
+        "git_url": git_url,
         "has_billing_setup": True,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -38,7 +39,10 @@ async def by_identity(session: AsyncSession, user_id: str, identity: str) -> Bel
         )
         .where(Repository.identity == wanted)
     )
-    found = (await session.execute(query)).first()
+    found = cast(
+        tuple[Repository, Workspace, Membership | None] | None,
+        (await session.execute(query)).first(),
+    )
     if found is None:
         raise NotFound(
             f"The repository '{wanted}' is not connected to a workspace here.",

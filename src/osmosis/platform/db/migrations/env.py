@@ -5,8 +5,7 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import create_engine, pool
 
-from osmosis.platform.db import models  # noqa: F401  fills the metadata
-from osmosis.platform.db.base import Base
+from osmosis.platform.db.models import User
 
 
 def run() -> None:
@@ -14,7 +13,7 @@ def run() -> None:
     with engine.connect() as connection:
         context.configure(
             connection=connection,
-            target_metadata=Base.metadata,
+            target_metadata=User.metadata,
             render_as_batch=True,
             compare_type=True,
             user_module_prefix="base.",

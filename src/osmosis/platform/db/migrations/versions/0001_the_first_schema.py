@@ -7,7 +7,6 @@ from alembic import op
 
 from osmosis.platform.db import base
 
-
 revision = "0001"
 down_revision = None
 branch_labels = None
