@@ -24,12 +24,11 @@ class EventStream:
     """One streamed answer.
 
     The status line is held back until the provider answers, so that an early failure keeps its
-    own status; after ``heartbeat_s`` of silence it is sent anyway, followed by comments.
+    own status; after ``HEARTBEAT_S`` of silence it is sent anyway, followed by comments.
     """
 
-    def __init__(self, request: web.BaseRequest, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
-        self._heartbeat_s = heartbeat_s
         self._lock = asyncio.Lock()
         self._written_at = 0.0
         self._between_events = True
@@ -96,8 +95,8 @@ class EventStream:
         loop = asyncio.get_running_loop()
         while True:
             idle_s = loop.time() - self._written_at
-            if idle_s < self._heartbeat_s or not self._between_events:
-                await asyncio.sleep(max(0.01, self._heartbeat_s - idle_s))
+            if idle_s < HEARTBEAT_S or not self._between_events:
+                await asyncio.sleep(max(0.01, HEARTBEAT_S - idle_s))
                 continue
             try:
                 await self.send(b": ping\n\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -142,10 +143,12 @@ class Exchange:
         self, status: int, message: str, code: str | None = None
     ) -> web.StreamResponse:
         """An error answer, whether or not a stream has begun."""
-        if self._out is None or not self._out.committed:
+        if self._out is None or self._out.response is None:
             return error_response(status, message, code=code)
-        await self._out.send_error(error_body(message, type="gateway_error", code=code))
-        return await self._out.finish()
+        with suppress(ClientGone):
+            await self._out.send_error(error_body(message, type="gateway_error", code=code))
+            await self._out.finish()
+        return self._out.response
 
     def _failed(self, failure: UpstreamFailure) -> web.Response:
         body = self._error_body(failure)

@@ -36,12 +36,13 @@ class LinkFailures:
     ) -> None:
         if exc is None:
             return
-        failure = _failure_of(exc, f"{self._url.host}:{self._url.port}")
+        failure = link_failure(exc, f"{self._url.host}:{self._url.port}")
         if failure is not None:
             raise failure from exc
 
 
-def _failure_of(error: BaseException, place: str) -> UpstreamFailure | None:
+def link_failure(error: BaseException, place: str) -> UpstreamFailure | None:
+    """What a client error means, or None when ``error`` is not one."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         text = f"No trusted TLS connection to {place}: {error}"
         return UpstreamFailure("connection", text, reached=False)

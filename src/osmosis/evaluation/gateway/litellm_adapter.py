@@ -25,6 +25,7 @@ from osmosis.evaluation.gateway.failures import (
     kind_of_status,
     retry_after_s,
 )
+from osmosis.evaluation.gateway.link import link_failure
 from osmosis.evaluation.gateway.providers import first_set
 from osmosis.evaluation.gateway.synthetic_stream import events_of
 from osmosis.wire.errors import RunFailed
@@ -188,7 +189,7 @@ class LiteLLMModel:
                 **self._credentials,
             )
         except Exception as error:  # LiteLLM's error classes share no base but Exception
-            raise _failure_of(error, self.path) from error
+            raise self._failure_of(error) from error
         return Reply.of_completion(answer.model_dump(exclude_none=True), chat.requested_model)
 
     async def stream(self, chat: ChatRequest, out: EventStream) -> Reply:
@@ -197,6 +198,29 @@ class LiteLLMModel:
             for event in events_of(reply.body):
                 await out.send(event)
         return reply
+
+    def _failure_of(self, error: Exception) -> UpstreamFailure:
+        broken = _broken_link(error, self.base_url or self.provider)
+        if broken is not None:
+            return broken
+        message, status = _message_of(error), getattr(error, "status_code", None)
+        name = type(error).__name__
+        if name == "APIConnectionError":
+            return UpstreamFailure("connection", message, retryable=True)
+        if name == "Timeout":
+            return UpstreamFailure("timeout", message, retryable=True)
+        if not isinstance(status, int):
+            return UpstreamFailure("bad_response", f"{name}: {message}", status=502)
+        response, code = getattr(error, "response", None), getattr(error, "code", None)
+        return UpstreamFailure(
+            kind_of_status(status),
+            message,
+            status=status,
+            type=getattr(error, "type", None),
+            code=code if isinstance(code, str) else None,
+            retryable=status in RETRY_STATUSES,
+            retry_after_s=retry_after_s(getattr(response, "headers", None) or {}),
+        )
 
     async def close(self) -> None:
         if self._litellm is not None:
@@ -225,26 +249,15 @@ def _load() -> ModuleType:
     return litellm
 
 
-def _failure_of(error: Exception, path: str) -> UpstreamFailure:
-    name = type(error).__name__
-    message = _message_of(error)
-    status = getattr(error, "status_code", None)
-    if name == "APIConnectionError":
-        return UpstreamFailure("connection", message, retryable=True)
-    if name == "Timeout":
-        return UpstreamFailure("timeout", message, retryable=True)
-    if not isinstance(status, int):
-        return UpstreamFailure("bad_response", f"{path}: {name}: {message}", status=502)
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    return UpstreamFailure(
-        kind_of_status(status),
-        message,
-        status=status,
-        type=getattr(error, "type", None),
-        code=getattr(error, "code", None) if isinstance(getattr(error, "code", 0), str) else None,
-        retryable=status in RETRY_STATUSES,
-        retry_after_s=retry_after_s(headers),
-    )
+def _broken_link(error: BaseException, place: str) -> UpstreamFailure | None:
+    """LiteLLM calls a refused connection HTTP 500; the truth is further down the chain."""
+    link: BaseException | None = error
+    while link is not None:
+        failure = link_failure(link, place)
+        if failure is not None:
+            return failure
+        link = link.__cause__ or link.__context__
+    return None
 
 
 def _message_of(error: Exception) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from io import BytesIO
 
 import aiohttp
 from multidict import CIMultiDict
@@ -26,6 +27,7 @@ CONNECT_TIMEOUT_S = 10.0
 MODELS_TIMEOUT_S = 10.0
 IDLE_CONNECTION_S = 4.0
 """Below the 5 s after which uvicorn servers close an idle connection: none is reused too late."""
+IN_ONE_PIECE_BYTES = 1024 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MODELS_SHOWN = 8
 HEADERS = {
@@ -195,9 +197,11 @@ class OpenAICompatible:
 
     @asynccontextmanager
     async def _post(self, payload: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+        # aiohttp writes a file-like body in pieces, and warns about a large one that is not.
+        data = payload if len(payload) < IN_ONE_PIECE_BYTES else BytesIO(payload)
         with LinkFailures(self._url):
             async with self._opened().post(
-                self._url, data=payload, headers=self._headers, allow_redirects=False
+                self._url, data=data, headers=self._headers, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     body = await _read(response)

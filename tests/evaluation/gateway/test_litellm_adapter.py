@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+
+import orjson
+import pytest
+from aiohttp import web
+
+from osmosis.evaluation.gateway.litellm_adapter import isolate_environment
+from osmosis.wire.errors import RunFailed
+from tests.evaluation.gateway.upstream import HELLO
+
+KEY = "sk-ant-canary"
+ADD = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    },
+}
+
+
+class Anthropic:
+    """The messages API, as far as these tests need it."""
+
+    def __init__(self):
+        self.bodies = []
+        self.keys = []
+        self.answers = []
+
+    async def messages(self, request):
+        self.bodies.append(await request.json())
+        self.keys.append(request.headers.get("x-api-key"))
+        if self.answers:
+            status, message = self.answers.pop(0)
+            error = {"type": "error", "error": {"type": "some_error", "message": message}}
+            return web.json_response(error, status=status)
+        content = [{"type": "text", "text": "hello to you"}]
+        if "tools" in self.bodies[-1]:
+            content = [{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}}]
+        return web.json_response(
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-sonnet-4-5",
+                "content": content,
+                "stop_reason": "tool_use" if "tools" in self.bodies[-1] else "end_turn",
+                "usage": {
+                    "input_tokens": 10,
+                    "output_tokens": 4,
+                    "cache_read_input_tokens": 6,
+                    "cache_creation_input_tokens": 3,
+                },
+            }
+        )
+
+
+@pytest.fixture
+async def anthropic():
+    fake = Anthropic()
+    app = web.Application()
+    app.router.add_post("/v1/messages", fake.messages)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    fake.base_url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+def make_claude(make_bench, anthropic, monkeypatch):
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+
+    async def make(name="ANTHROPIC_API_BASE", **more):
+        more.setdefault("secrets", {"ANTHROPIC_API_KEY": KEY})
+        return await make_bench(
+            "anthropic/claude-sonnet-4-5", env={name: anthropic.base_url}, **more
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"])
+async def test_anthropic_with_an_address_of_ones_own(make_claude, anthropic, name):
+    bench = await make_claude(name)
+    await bench.gateway.preflight()
+    status, body, _ = await bench.post({"temperature": 0.5, "max_tokens": 9})
+    assert status == 200, body
+    assert body["choices"][0]["message"]["content"] == "hello to you"
+    assert body["model"] == "whatever"
+    assert anthropic.bodies[1]["temperature"] == 0.5
+    assert anthropic.bodies[1]["max_tokens"] == 9
+    assert set(anthropic.keys) == {KEY}
+    (call,) = bench.session.calls
+    assert (call.prompt_tokens, call.completion_tokens, call.cached_tokens) == (19, 4, 6)
+    assert call.finish_reason == "stop"
+    assert call.cost_usd is None, "the price at another address is not known"
+
+
+async def test_tools_and_a_streaming_client(make_claude, anthropic):
+    bench = await make_claude()
+    _, raw, _ = await bench.post({"tools": [ADD], "stream": True, "messages": HELLO})
+    lines = [line[6:] for line in raw.decode().splitlines() if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    chunks = [orjson.loads(line) for line in lines[:-1]]
+    deltas = [c["choices"][0]["delta"] for c in chunks if c["choices"]]
+    (call,) = next(d["tool_calls"] for d in deltas if d.get("tool_calls"))
+    assert call["function"]["name"] == "add"
+    assert orjson.loads(call["function"]["arguments"]) == {"a": 2}
+    assert chunks[-1]["usage"]["completion_tokens"] == 4
+    assert "stream" not in anthropic.bodies[0]
+
+
+async def test_one_retry_layer_and_hits_equal_the_record(make_claude, anthropic):
+    bench = await make_claude(advanced={"max_retries": 2})
+    anthropic.answers = [(529, "overloaded"), (500, "oops"), (429, "slow"), (500, "never")]
+    status, _, headers = await bench.post()
+    assert status == 429
+    assert headers["x-should-retry"] == "false"
+    (call,) = bench.session.calls
+    assert call.upstream_requests == len(anthropic.bodies) == 3
+
+
+async def test_errors_keep_their_kind_and_hide_the_key(make_claude, anthropic):
+    bench = await make_claude(advanced={"max_retries": 0})
+    anthropic.answers = [(401, f"invalid key {KEY}")]
+    with pytest.raises(RunFailed) as caught:
+        await bench.gateway.preflight()
+    assert caught.value.kind == "model_key_rejected"
+    assert KEY not in caught.value.message
+    anthropic.answers = [(400, "max_tokens: too large"), (404, "model: claude-x")]
+    assert (await bench.post())[0] == 400
+    assert (await bench.post())[0] == 404
+    assert [c.error_kind for c in bench.session.calls] == ["invalid_request", "not_found"]
+
+
+async def test_nobody_at_the_address_is_unreachable(make_bench, monkeypatch):
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    bench = await make_bench(
+        "anthropic/claude-sonnet-4-5", env={"ANTHROPIC_API_BASE": "http://127.0.0.1:9"}
+    )
+    with pytest.raises(RunFailed) as caught:
+        await bench.gateway.preflight()
+    assert caught.value.kind == "model_unreachable"
+
+
+def test_the_process_keeps_only_the_provider_variables_of_the_run(monkeypatch):
+    monkeypatch.setattr(
+        os, "environ", {"OPENAI_API_KEY": "server", "AWS_PROFILE": "x", "PATH": "p"}
+    )
+    isolate_environment({"AWS_REGION": "eu", "OTHER": "y", "MY_API_KEY": "mine"})
+    assert "OPENAI_API_KEY" not in os.environ
+    assert "AWS_PROFILE" not in os.environ
+    assert os.environ["AWS_REGION"] == "eu"
+    assert os.environ["MY_API_KEY"] == "mine"
+    assert os.environ["PATH"] == "p"
+    assert "OTHER" not in os.environ
+    assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
