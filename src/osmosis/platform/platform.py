@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from osmosis.platform.accounts.service import ensure_local_account
+from osmosis.platform.db.models import Token
 from osmosis.platform.db.schema import upgrade
 from osmosis.platform.db.session import Database
 from osmosis.platform.events import Events
@@ -31,6 +32,9 @@ class Platform:
     signer: Signer
     events: Events
     jobs: Jobs
+    worker_tokens: dict[str, tuple[Token, float]] = field(default_factory=dict)
+    """Worker tokens seen a moment ago, by digest, with the time until which they are believed."""
+
     _background: list[tuple[str, Callable[[], Awaitable[None]]]] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
