@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """A group or a single command. ``module`` holds its Typer ``app``."""
+    """A group or a single command. ``module`` holds it as ``app``."""
 
     name: str
     module: str

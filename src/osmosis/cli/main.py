@@ -105,22 +105,23 @@ def _command_name(entry: Entry, words: list[str]) -> str:
 
 
 def _invoke(entry: Entry, words: list[str]) -> int:
-    """Load the group's Typer app and run it; only now is Typer imported."""
-    import typer
+    """Load the group's commands and run the one that is asked for."""
+    import click
 
     from osmosis.cli.output.questions import Declined
     from osmosis.cli.output.render import show
 
-    app = importlib.import_module(f"osmosis.cli.commands.{entry.module}").app
-    command: Any = typer.main.get_command(app)
-    usage_error: Any = typer.BadParameter.__bases__[0]
+    command: click.Command = importlib.import_module(f"osmosis.cli.commands.{entry.module}").app
     if entry.commands and not words:
         words = ["--help"]
     try:
         result = command.main(args=words, prog_name=f"osmosis {entry.name}", standalone_mode=False)
-    except usage_error as error:
+    except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError" and error.ctx:
+            print(error.ctx.get_help())  # a group inside a group, such as `osmosis model endpoint`
+            return 0
         raise _usage_mistake(error) from None
-    except typer.Abort:
+    except click.Abort:
         return EXIT_INTERRUPTED
     except Declined:
         print("Nothing was done.", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""One module per group of commands; each holds a Typer ``app``. Commands return results."""
+"""One module per group of commands; each holds it as ``app``. Commands return results."""

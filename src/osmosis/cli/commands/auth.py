@@ -7,12 +7,12 @@ import platform as machine
 import sys
 import time
 import webbrowser
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import typer
+import click
 
-from osmosis.cli.commands.options import Yes, group
+from osmosis.cli.commands.options import group, yes_flag
 from osmosis.cli.output import Detail, Operation
 from osmosis.cli.output.format import moment, text
 from osmosis.cli.output.messages import note, warn
@@ -37,12 +37,8 @@ app = group("auth", "Log in to a platform, log out, show who you are.")
 
 
 @app.command()
-def login(
-    token: Annotated[
-        str | None,
-        typer.Option("--token", help="Save this token; - reads it from standard input."),
-    ] = None,
-) -> Operation:
+@click.option("--token", metavar="TOKEN", help="Save this token; - reads it from standard input.")
+def login(token: str | None) -> Operation:
     """Log in with the browser, or save a token that you have."""
     if os.environ.get(TOKEN_ENV) and token is None:
         raise Conflict(
@@ -114,7 +110,8 @@ def whoami() -> Detail:
 
 
 @app.command()
-def logout(yes: Yes = False) -> Operation:
+@yes_flag
+def logout(yes: bool) -> Operation:
     """Revoke the saved token and forget it."""
     url = session.platform.url
     env_token = bool(os.environ.get(TOKEN_ENV))
@@ -144,6 +141,7 @@ def logout(yes: Yes = False) -> Operation:
 
 
 @app.command("git-credential", hidden=True)
+@click.argument("action")
 def git_credential(action: str) -> None:
     """Answer git's credential protocol for repositories that a platform of ours hosts."""
     wanted = dict(

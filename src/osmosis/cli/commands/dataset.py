@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from osmosis.cli.commands.log_lines import log_listing
-from osmosis.cli.commands.options import All, Cursor, Limit, LogLimit, Yes, group, paging
+from osmosis.cli.commands.options import (
+    FILE,
+    cursor_flag,
+    group,
+    log_limit_flag,
+    paging,
+    paging_flags,
+    yes_flag,
+)
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation, Section
 from osmosis.cli.output.format import count, moment, plural, size, text
 from osmosis.cli.output.messages import warn
@@ -30,16 +38,11 @@ app = group("dataset", "Upload datasets and look at them.")
 
 
 @app.command()
-def upload(
-    file: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the dataset of the same name.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the platform has checked it.")
-    ] = False,
-    yes: Yes = False,
-) -> Operation:
+@click.argument("file", type=FILE)
+@click.option("--overwrite", is_flag=True, help="Replace the dataset of the same name.")
+@click.option("--wait", is_flag=True, help="Wait until the platform has checked it.")
+@yes_flag
+def upload(file: Path, overwrite: bool, wait: bool, yes: bool) -> Operation:
     """Check a file and upload it. The dataset is named after the file, without its extension."""
     report = _checked(file)
     name = file.stem
@@ -73,7 +76,8 @@ def upload(
 
 
 @app.command("list")
-def list_datasets(limit: Limit = None, everything: All = False) -> Listing:
+@paging_flags
+def list_datasets(limit: int | None, everything: bool) -> Listing:
     """List the datasets of the workspace."""
     page = session.api.datasets(**paging(limit, everything))
     return Listing(
@@ -98,6 +102,7 @@ def list_datasets(limit: Limit = None, everything: All = False) -> Listing:
 
 
 @app.command()
+@click.argument("name")
 def info(name: str) -> Detail:
     """Show one dataset."""
     dataset = session.api.dataset(name)
@@ -121,12 +126,15 @@ def info(name: str) -> Detail:
 
 
 @app.command()
-def preview(
-    name: str,
-    rows: Annotated[
-        int, typer.Option("--rows", min=1, help="How many rows to show.")
-    ] = DEFAULT_PREVIEW_ROWS,
-) -> Detail:
+@click.argument("name")
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=DEFAULT_PREVIEW_ROWS,
+    metavar="N",
+    help="How many rows to show.",
+)
+def preview(name: str, rows: int) -> Detail:
     """Show the first rows of a dataset as the platform read them."""
     dataset = session.api.dataset(name)
     stored = dataset.get("data_preview")
@@ -150,9 +158,8 @@ def preview(
 
 
 @app.command()
-def validate(
-    file: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")],
-) -> Detail:
+@click.argument("file", type=FILE)
+def validate(file: Path) -> Detail:
     """Check a file as the platform will; nothing is sent anywhere."""
     extension = _extension(file)
     report = _report(file, extension)
@@ -183,14 +190,19 @@ def validate(
 
 
 @app.command()
-def logs(name: str, limit: LogLimit = 50, cursor: Cursor = None) -> Listing:
+@click.argument("name")
+@log_limit_flag
+@cursor_flag
+def logs(name: str, limit: int, cursor: str | None) -> Listing:
     """Show how the platform checked a dataset."""
     page = session.api.dataset_logs(name, limit=limit, cursor=cursor)
     return log_listing(page, f"osmosis dataset logs {name}", session.context)
 
 
 @app.command()
-def delete(name: str, yes: Yes = False) -> Operation:
+@click.argument("name")
+@yes_flag
+def delete(name: str, yes: bool) -> Operation:
     """Delete a dataset. Runs that used it keep their results."""
     dataset = session.api.dataset(name)
     shown = dataset.get("file_name", name)

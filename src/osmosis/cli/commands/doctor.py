@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from osmosis.cli.commands.options import group
+from osmosis.cli.commands.options import CONTEXT, EVERYWHERE, FILE
 from osmosis.cli.output import NextStep, Operation
 from osmosis.cli.output.messages import issue_line, warn
 from osmosis.cli.session import session
@@ -18,16 +18,11 @@ from osmosis.workspace import doctor as workspace_doctor
 from osmosis.workspace.layout import REQUIRED_DIRS, REQUIRED_FILES, find_workspace
 from osmosis.workspace.repository import hosted_remote, without_credentials, workspace_identity
 
-app = group("doctor", "Check the workspace's layout and configs.")
 
-
-@app.command()
-def doctor(
-    path: Annotated[Path, typer.Argument(help="A directory inside the workspace.")] = Path(),
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Add what is missing; overwrite nothing.")
-    ] = False,
-) -> Operation:
+@click.command("doctor", epilog=EVERYWHERE, context_settings=CONTEXT)
+@click.argument("path", type=FILE, default=Path(), metavar="[PATH]")
+@click.option("--fix", is_flag=True, help="Add what is missing; overwrite nothing.")
+def app(path: Path, fix: bool) -> Operation:
     """Check that the workspace is complete and that its evaluation configs can be read."""
     if not path.is_dir():
         raise ValidationFailed(f"{path} is not a directory.")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     LOG_LIMIT,
-    All,
-    Cursor,
-    Limit,
-    LogLimit,
-    Yes,
+    cursor_flag,
     group,
+    log_limit_flag,
     paging,
+    paging_flags,
+    yes_flag,
 )
 from osmosis.cli.evals.run_view import TERMINAL, part, run_detail, status_text, summary
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation
@@ -30,44 +29,57 @@ from osmosis.cli.session import session
 from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
 
-Ref = Annotated[str, typer.Argument(metavar="NAME", help="A run's name or id.")]
-LatestRef = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="A run's name or id (else the latest).")
-]
-SecretsFile = Annotated[
-    str | None,
-    typer.Option("--secrets-file", help="NAME=value lines for this run only; - reads a pipe."),
-]
+latest_argument = click.argument("name", required=False, metavar="[NAME]")
+
+FLAGS = {
+    "model": "experiment.model_path",
+    "dataset": "experiment.dataset",
+    "branch": "experiment.branch",
+    "commit": "experiment.commit_sha",
+    "limit": "evaluation.limit",
+    "n": "evaluation.n",
+    "batch_size": "evaluation.batch_size",
+}
+"""Flags of a submit and the keys of the config that they stand for."""
 
 
 @app.command()
+@click.argument("config")
+@yes_flag
+@click.option("--watch", is_flag=True, help="Follow the run and show its results.")
+@click.option(
+    "--secrets-file",
+    metavar="FILE",
+    help="NAME=value lines with secrets for this run only; - reads them from a pipe.",
+)
+@click.option("--model", metavar="MODEL", help="In place of model_path.")
+@click.option("--dataset", metavar="NAME", help="In place of dataset.")
+@click.option("--limit", type=int, metavar="N", help="In place of limit.")
+@click.option("--n", type=int, metavar="N", help="In place of n.")
+@click.option("--batch-size", type=int, metavar="N", help="In place of batch_size.")
+@click.option("--branch", metavar="BRANCH", help="In place of branch.")
+@click.option("--commit", metavar="SHA", help="In place of commit_sha.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any other key of the config: --set advanced.temperature=0.",
+)
 def submit(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A file under configs/eval/.")],
+    config: str,
     *,
-    yes: Yes = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Follow the run and show its results.")
-    ] = False,
-    secrets_file: SecretsFile = None,
-    model: Annotated[str | None, typer.Option("--model", help="In place of model_path.")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="In place of dataset.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="In place of limit.")] = None,
-    n: Annotated[int | None, typer.Option("--n", help="In place of n.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", help="In place of batch_size.")
-    ] = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="In place of branch.")] = None,
-    commit: Annotated[str | None, typer.Option("--commit", help="In place of commit_sha.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other key: --set advanced.temperature=0."),
-    ] = None,
+    yes: bool,
+    watch: bool,
+    secrets_file: str | None,
+    settings: Sequence[str],
+    **flags: Any,
 ) -> Operation | int:
     """Check a config, show the plan, and start the run on the platform.
 
@@ -78,18 +90,8 @@ def submit(
     from osmosis.cli.evals import plan_view, preparation, secret_values
     from osmosis.workspace.config import submission_body
 
-    overrides = preparation.parse_overrides(
-        settings or [],
-        {
-            "experiment.model_path": model,
-            "experiment.dataset": dataset,
-            "experiment.branch": branch,
-            "experiment.commit_sha": commit,
-            "evaluation.limit": limit,
-            "evaluation.n": n,
-            "evaluation.batch_size": batch_size,
-        },
-    )
+    named = {key: flags[flag] for flag, key in FLAGS.items()}
+    overrides = preparation.parse_overrides(settings, named)
     prepared = preparation.prepare(session.root, config, overrides)
     secrets = secret_values.resolve(session.api, prepared.config.secrets.required, secrets_file)
     body = submission_body(prepared.config, secrets.provided)
@@ -110,7 +112,8 @@ def submit(
 
 
 @app.command("list")
-def list_runs(limit: Limit = None, everything: All = False) -> Listing:
+@paging_flags
+def list_runs(limit: int | None, everything: bool) -> Listing:
     """List the runs of the workspace, newest first."""
     page = session.api.evals(**paging(limit, everything))
     return Listing(
@@ -138,13 +141,15 @@ def list_runs(limit: Limit = None, everything: All = False) -> Listing:
 
 
 @app.command()
-def info(name: LatestRef = None) -> Detail:
+@latest_argument
+def info(name: str | None) -> Detail:
     """Show a run with its configuration and results; without a name, the latest run."""
     return _detail(session.api.eval(name or _latest()))
 
 
 @app.command()
-def watch(name: LatestRef = None) -> Detail | int:
+@latest_argument
+def watch(name: str | None) -> Detail | int:
     """Follow a run until it ends, then show its results. Ctrl-C leaves the run alone."""
     ref = name or _latest()
     document = _watch_or_leave(ref)
@@ -156,14 +161,13 @@ def watch(name: LatestRef = None) -> Detail | int:
 
 
 @app.command()
-def logs(
-    name: LatestRef = None,
-    limit: LogLimit = 50,
-    cursor: Cursor = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new entries until the run ends.")
-    ] = False,
-) -> Listing | None:
+@latest_argument
+@log_limit_flag
+@cursor_flag
+@click.option(
+    "--follow", "-f", is_flag=True, help="Go on with new entries until the run has ended."
+)
+def logs(name: str | None, limit: int, cursor: str | None, follow: bool) -> Listing | None:
     """Show a run's log, oldest entry first."""
     ref = name or _latest()
     if follow:
@@ -176,7 +180,9 @@ def logs(
 
 
 @app.command()
-def stop(name: Ref, yes: Yes = False) -> Operation:
+@click.argument("name")
+@yes_flag
+def stop(name: str, yes: bool) -> Operation:
     """Stop a pending or running run. Samples that were graded are kept."""
     confirm(f"Stop the run {name}?", yes=yes, default=True)
     session.api.stop_eval(name)
@@ -189,7 +195,9 @@ def stop(name: Ref, yes: Yes = False) -> Operation:
 
 
 @app.command()
-def delete(name: Ref, yes: Yes = False) -> Operation:
+@click.argument("name")
+@yes_flag
+def delete(name: str, yes: bool) -> Operation:
     """Delete a run with its samples, trajectories and logs."""
     run = part(session.api.eval(name), "eval_run")
     confirm(f"Delete the run {run.get('name')} and all its results?", yes=yes)

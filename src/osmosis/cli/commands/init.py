@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from osmosis.cli.commands.options import group
+from osmosis.cli.commands.options import CONTEXT, EVERYWHERE, FILE
 from osmosis.cli.output import NextStep, Operation
 from osmosis.cli.output.messages import warn
 from osmosis.cli.repository_link import Link, hosted_link
@@ -18,19 +17,12 @@ from osmosis.wire.errors import OsmosisError
 from osmosis.workspace.repository import hosted_remote, origin_url
 from osmosis.workspace.scaffold import Scaffolded, create_workspace
 
-app = group("init", "Make a workspace and connect it, so that git push works.")
 
-
-@app.command()
-def init(
-    directory: Annotated[Path, typer.Argument(help="The directory to make or to complete.")],
-    name: Annotated[
-        str | None, typer.Option("--name", help="The workspace's name (else the directory's).")
-    ] = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Write the files only; connect to no platform.")
-    ] = False,
-) -> Operation:
+@click.command("init", epilog=EVERYWHERE, context_settings=CONTEXT)
+@click.argument("directory", type=FILE, metavar="DIR")
+@click.option("--name", metavar="NAME", help="The workspace's name (else the directory's).")
+@click.option("--offline", is_flag=True, help="Write the files only; connect to no platform.")
+def app(directory: Path, name: str | None, offline: bool) -> Operation:
     """Make a workspace: a git repository with the layout and one rollout that works.
 
     When a platform is found, a workspace is made there, origin is set to the repository that it

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from osmosis.cli.commands.options import All, Limit, Yes, group, paging
+from osmosis.cli.commands.options import group, paging, paging_flags, yes_flag
 from osmosis.cli.output import Column, Listing, NextStep, Operation
 from osmosis.cli.output.format import text
 from osmosis.cli.output.questions import confirm
@@ -16,27 +14,17 @@ app = group("model", "Named addresses of your own models.")
 endpoint = group(
     "endpoint", "Names for OpenAI-compatible servers: vLLM, Ollama, llama.cpp, a proxy."
 )
-app.add_typer(endpoint)
-
-
-@app.callback()
-def _model() -> None:
-    """Named addresses of your own models."""
+app.add_command(endpoint)
 
 
 @endpoint.command()
-def add(
-    name: Annotated[str, typer.Argument(help='What a config writes: model_path = "NAME".')],
-    base_url: Annotated[
-        str, typer.Option("--base-url", help="For example http://127.0.0.1:8000/v1.")
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", help="The model's id there (else NAME/ID in configs).")
-    ] = None,
-    api_key_secret: Annotated[
-        str | None, typer.Option("--api-key-secret", help="The secret that holds its key.")
-    ] = None,
-) -> Operation:
+@click.argument("name")
+@click.option(
+    "--base-url", metavar="URL", required=True, help="For example http://127.0.0.1:8000/v1."
+)
+@click.option("--model", metavar="ID", help="The model's id there (else NAME/ID in configs).")
+@click.option("--api-key-secret", metavar="SECRET", help="The secret that holds its key.")
+def add(name: str, base_url: str, model: str | None, api_key_secret: str | None) -> Operation:
     """Add a named endpoint, or change it."""
     body = {"name": name, "base_url": base_url}
     if model:
@@ -58,7 +46,8 @@ def add(
 
 
 @endpoint.command("list")
-def list_endpoints(limit: Limit = None, everything: All = False) -> Listing:
+@paging_flags
+def list_endpoints(limit: int | None, everything: bool) -> Listing:
     """List the workspace's endpoints."""
     page = session.api.endpoints(**paging(limit, everything))
     return Listing(
@@ -87,7 +76,9 @@ def list_endpoints(limit: Limit = None, everything: All = False) -> Listing:
 
 
 @endpoint.command()
-def remove(name: str, yes: Yes = False) -> Operation:
+@click.argument("name")
+@yes_flag
+def remove(name: str, yes: bool) -> Operation:
     """Remove an endpoint. Runs that were submitted keep what they have."""
     confirm(f"Remove the endpoint {name}?", yes=yes)
     session.api.remove_endpoint(name)

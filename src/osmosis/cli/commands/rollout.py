@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from osmosis.cli.commands.options import All, Limit, group, paging
+from osmosis.cli.commands.options import group, paging, paging_flags
 from osmosis.cli.output import Column, Listing, NextStep, Operation
 from osmosis.cli.output.format import moment, text
 from osmosis.cli.session import session
@@ -16,10 +14,9 @@ app = group("rollout", "Make rollouts and list the synced ones.")
 
 
 @app.command()
-def init(
-    name: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
-) -> Operation:
+@click.argument("name")
+@click.option("--force", "-f", is_flag=True, help="Overwrite what is there.")
+def init(name: str, force: bool) -> Operation:
     """Make a rollout that works as it stands, with its two configs."""
     created = create_rollout(session.root, name, force=force)
     return Operation(
@@ -36,11 +33,9 @@ def init(
 
 
 @app.command("list")
-def list_rollouts(
-    branch: Annotated[str | None, typer.Option("--branch", help="Another branch.")] = None,
-    limit: Limit = None,
-    everything: All = False,
-) -> Listing:
+@click.option("--branch", metavar="BRANCH", help="Another branch than the default one.")
+@paging_flags
+def list_rollouts(branch: str | None, limit: int | None, everything: bool) -> Listing:
     """List the rollouts that the platform found in the pushed repository."""
     page = session.api.rollouts(branch=branch, **paging(limit, everything))
     return Listing(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from osmosis.cli.commands.options import All, Limit, Yes, group, paging
+from osmosis.cli.commands.options import group, paging, paging_flags, yes_flag
 from osmosis.cli.output import Column, Listing, NextStep, Operation
 from osmosis.cli.output.format import moment, text
 from osmosis.cli.output.questions import ask_hidden, confirm
@@ -26,55 +25,43 @@ from osmosis.workspace.config import check_secret_name
 app = group("secret", "Keep keys encrypted on the platform.")
 
 
-class Scope(StrEnum):
-    """Who a secret is for: you, or everybody in the workspace."""
-
-    personal = "personal"
-    workspace = "workspace"
-
-
-class ListScope(StrEnum):
-    all = "all"
-    personal = "personal"
-    workspace = "workspace"
-
-
 _HOW_TO_GIVE = "Give it with --env VAR or through a pipe."
 _WIRE = {"personal": "user", "workspace": "workspace", "all": "all"}
 
-ScopeOption = Annotated[
-    Scope, typer.Option("--scope", help="For you alone, or for the whole workspace.")
-]
+scope_flag = click.option(
+    "--scope",
+    type=click.Choice(["personal", "workspace"]),
+    default="personal",
+    help="For you alone, or for the whole workspace.",
+)
 
 
 @app.command("set")
-def set_secret(
-    name: Annotated[str, typer.Argument(help="For example OPENAI_API_KEY.")],
-    scope: ScopeOption = Scope.personal,
-    env: Annotated[
-        str | None, typer.Option("--env", help="Take the value from this environment variable.")
-    ] = None,
-) -> Operation:
+@click.argument("name")
+@scope_flag
+@click.option("--env", metavar="VAR", help="Take the value from this environment variable.")
+def set_secret(name: str, scope: str, env: str | None) -> Operation:
     """Store a secret, or replace it. The value comes from a hidden prompt, --env or a pipe."""
     check_secret_name(name)
     value = _value(name, env)
     answer = session.api.set_secret(name, value, _WIRE[scope])
     return Operation(
         operation="secret.set",
-        message=f"The {scope.value} secret {name} is stored.",
+        message=f"The {scope} secret {name} is stored.",
         resource={**shown(answer), **session.context},
         next_steps=(NextStep("Name it in a config:", f'[secrets] required = ["{name}"]'),),
     )
 
 
 @app.command("list")
-def list_secrets(
-    scope: Annotated[
-        ListScope, typer.Option("--scope", help="Only those of one scope.")
-    ] = ListScope.all,
-    limit: Limit = None,
-    everything: All = False,
-) -> Listing:
+@click.option(
+    "--scope",
+    type=click.Choice(["all", "personal", "workspace"]),
+    default="all",
+    help="Only those of one scope.",
+)
+@paging_flags
+def list_secrets(scope: str, limit: int | None, everything: bool) -> Listing:
     """List secrets by name; values are never shown."""
     page = session.api.secrets(scope=_WIRE[scope], **paging(limit, everything))
     return Listing(
@@ -95,19 +82,18 @@ def list_secrets(
 
 
 @app.command()
-def delete(
-    name: str,
-    scope: ScopeOption = Scope.personal,
-    yes: Yes = False,
-) -> Operation:
+@click.argument("name")
+@scope_flag
+@yes_flag
+def delete(name: str, scope: str, yes: bool) -> Operation:
     """Delete a secret."""
     _check_present(name, scope)
-    confirm(f"Delete the {scope.value} secret {name}?", yes=yes)
+    confirm(f"Delete the {scope} secret {name}?", yes=yes)
     session.api.delete_secret(name, _WIRE[scope])
     return Operation(
         operation="secret.delete",
-        message=f"The {scope.value} secret {name} is deleted.",
-        resource={"name": name, "scope": scope.value, **session.context},
+        message=f"The {scope} secret {name} is deleted.",
+        resource={"name": name, "scope": scope, **session.context},
     )
 
 
@@ -139,7 +125,7 @@ def _value(name: str, env: str | None) -> str:
     return value
 
 
-def _check_present(name: str, scope: Scope) -> None:
+def _check_present(name: str, scope: str) -> None:
     """Refuse what is not there, with the near name; an unreadable list lets the server decide."""
     try:
         items = session.api.secrets(everything=True).items
@@ -148,10 +134,9 @@ def _check_present(name: str, scope: Scope) -> None:
     mine = [str(item.get("name")) for item in items if item.get("scope") == _WIRE[scope]]
     if name in mine:
         return
-    other = Scope.workspace if scope is Scope.personal else Scope.personal
+    other = "workspace" if scope == "personal" else "personal"
     elsewhere = any(item.get("name") == name for item in items)
     raise NotFound(
-        f"There is no {scope.value} secret {name}."
-        + ("" if elsewhere else did_you_mean(name, mine)),
-        hint=f"There is a {other.value} one: add --scope {other.value}." if elsewhere else None,
+        f"There is no {scope} secret {name}." + ("" if elsewhere else did_you_mean(name, mine)),
+        hint=f"There is a {other} one: add --scope {other}." if elsewhere else None,
     )

@@ -9,11 +9,11 @@ import getpass
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from osmosis.cli.commands.options import group
+from osmosis.cli.commands.options import FILE, group
 from osmosis.cli.output import Detail, NextStep, Operation
 from osmosis.cli.output.format import moment, text
 from osmosis.cli.output.mode import output
@@ -28,45 +28,32 @@ MIN_PASSWORD_CHARS = 8
 
 app = group("server", "Run the platform on this machine.")
 admin = group("admin", "Accounts of the server's operators.")
-app.add_typer(admin)
+app.add_command(admin)
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Where the server keeps everything (~/.osmosis/server)."),
-]
+data_dir_flag = click.option(
+    "--data-dir",
+    type=FILE,
+    metavar="DIR",
+    help="Where the server keeps everything (else ~/.osmosis/server).",
+)
 
 
 @app.command()
-def start(
-    *,
-    host: Annotated[
-        str | None, typer.Option("--host", help="The address to listen on (127.0.0.1).")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="The port (7670); 0 takes any.")
-    ] = None,
-    data_dir: DataDir = None,
-    public_url: Annotated[
-        str | None,
-        typer.Option(
-            "--public-url", help="The address that clients use, when a proxy stands in front."
-        ),
-    ] = None,
-    worker: Annotated[
-        bool | None, typer.Option("--worker/--no-worker", help="Run a worker beside the server.")
-    ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Start it in the background and return.")
-    ] = False,
-) -> Operation | None:
+@click.option("--host", metavar="HOST", help="The address to listen on (else 127.0.0.1).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="N", help="The port (else 7670); 0 takes any."
+)
+@data_dir_flag
+@click.option("--public-url", metavar="URL", help="The address for clients, behind a proxy.")
+@click.option("--worker/--no-worker", default=None, help="Run a worker beside the server, or not.")
+@click.option("--detach", "-d", is_flag=True, help="Start it in the background and return.")
+def start(*, detach: bool, worker: bool | None, **flags: Any) -> Operation | None:
     """Start the server; Ctrl-C stops it. Its address and a link to the pages are printed.
 
     Every flag has an environment variable too, such as OSMOSIS_PORT and OSMOSIS_DATA_DIR.
     """
     server = _platform()
-    settings = _settings(
-        host=host, port=port, data_dir=data_dir, public_url=public_url, embedded_worker=worker
-    )
+    settings = _settings(embedded_worker=worker, **flags)
     if not detach:
         server.serve(settings, show_link=output.mode != "json")
         return None
@@ -84,7 +71,8 @@ def start(
 
 
 @app.command()
-def status(data_dir: DataDir = None) -> Detail:
+@data_dir_flag
+def status(data_dir: Path | None) -> Detail:
     """Show whether the server of this machine runs; exit code 1 when it does not."""
     found = _platform().status(_settings(data_dir=data_dir))
     state = "stopped"
@@ -103,7 +91,8 @@ def status(data_dir: DataDir = None) -> Detail:
 
 
 @app.command()
-def stop(data_dir: DataDir = None) -> Operation:
+@data_dir_flag
+def stop(data_dir: Path | None) -> Operation:
     """Stop the server of this machine. Runs under way go on when it starts again."""
     stopped = _platform().stop(_settings(data_dir=data_dir))
     return Operation(
@@ -114,9 +103,8 @@ def stop(data_dir: DataDir = None) -> Operation:
 
 
 @app.command()
-def link(
-    open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-) -> Operation:
+@click.option("--open", "open_page", is_flag=True, help="Open it in the browser.")
+def link(open_page: bool) -> Operation:
     """Make a one-time link that signs a browser in to the pages."""
     answer = session.account.login_link()
     url = str(answer["url"])
@@ -131,12 +119,9 @@ def link(
 
 
 @admin.command()
-def create(
-    email: Annotated[
-        str | None, typer.Option("--email", help="The account's address (else the first account).")
-    ] = None,
-    data_dir: DataDir = None,
-) -> Operation:
+@click.option("--email", metavar="EMAIL", help="The account (else the first one).")
+@data_dir_flag
+def create(email: str | None, data_dir: Path | None) -> Operation:
     """Give an admin account a password, which a server that listens widely needs.
 
     The password comes from a hidden prompt or a pipe. Works on this machine's data directory.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from osmosis.cli.commands.options import group
+from osmosis.cli.commands.options import FILE, group
 from osmosis.cli.output import Column, Listing, NextStep, Operation
 from osmosis.cli.output.format import text
 from osmosis.cli.repository_link import hosted_link, note_identity, workspace_name
@@ -39,23 +39,14 @@ def list_workspaces() -> Listing:
 
 
 @app.command()
+@click.argument("url", required=False, metavar="[URL]")
+@click.option("--name", metavar="NAME", help="The workspace's name (else the directory's).")
+@click.option(
+    "--token-env", metavar="VAR", help="The environment variable that holds an access token."
+)
+@click.option("--deploy-key", type=FILE, metavar="FILE", help="A file with a private SSH key.")
 def connect(
-    url: Annotated[
-        str | None,
-        typer.Argument(
-            help="A git URL to fetch from; without it the platform hosts the repository."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The workspace's name (else the directory's).")
-    ] = None,
-    token_env: Annotated[
-        str | None,
-        typer.Option("--token-env", help="The environment variable that holds an access token."),
-    ] = None,
-    deploy_key: Annotated[
-        Path | None, typer.Option("--deploy-key", help="A file with a private SSH key.")
-    ] = None,
+    url: str | None, name: str | None, token_env: str | None, deploy_key: Path | None
 ) -> Operation:
     """Connect this workspace: to any git URL, or to a repository that the platform hosts.
 

@@ -71,7 +71,7 @@ def _detail(screen: Console, result: Detail) -> None:
                 table.add_column(overflow="fold", justify="left" if index == 0 else "right")
             for row in section.table:
                 table.add_row(*(Text(cell) for cell in row))
-            screen.print(Padding(table, (0, 0, 0, 2)))
+            screen.print(Padding(table, (0, 0, 0, 2), expand=False))
         for line in section.lines:
             screen.print(Padding(Text(line), (0, 0, 0, 2)))
 
@@ -95,7 +95,7 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> Padding:
     for label, value in rows:
         style = status_style(value) if label == "Status" else ""
         table.add_row(label, Text(value, style=style))
-    return Padding(table, (0, 0, 0, 2))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _cell(column: Column, item: Item) -> Text:
