@@ -18,18 +18,21 @@ MEMORY_LIMIT_BYTES = 8 * 1024**3
 
 
 def main() -> None:
-    request = json.load(sys.stdin)
+    json.dump(validated(json.load(sys.stdin)), sys.stdout)
+
+
+def validated(request: dict[str, Any]) -> dict[str, Any]:
+    """Validate as the request says, with the memory of this process limited from now on."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    name = request.get("name")
     try:
-        body = report_body(validate(request["path"], request["format"], name=request.get("name")))
+        return report_body(validate(request["path"], request["format"], name=name))
     except MemoryError:
         message = (
-            f"{request.get('name') or request['path']}: needs more than "
-            f"{MEMORY_LIMIT_BYTES // 1024**3} GiB of memory to read. "
-            "Write smaller cells or smaller Parquet row groups."
+            f"{name or request['path']}: needs more than {MEMORY_LIMIT_BYTES // 1024**3} GiB of "
+            "memory to read. Write smaller cells or smaller Parquet row groups."
         )
-        body = report_body(Report()) | {"valid": False, "error_lines": [message]}
-    json.dump(body, sys.stdout)
+        return report_body(Report()) | {"valid": False, "error_lines": [message]}
 
 
 def report_body(report: Report) -> dict[str, Any]:

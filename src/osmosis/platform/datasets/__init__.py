@@ -1,0 +1,1 @@
+"""Datasets on the platform: uploading, validating, listing, downloading, deleting."""
