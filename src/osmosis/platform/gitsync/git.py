@@ -208,7 +208,9 @@ async def _read(stream: asyncio.StreamReader | None, limit_bytes: int) -> bytes:
 async def _write(stream: asyncio.StreamWriter | None, content: bytes) -> None:
     if stream is None:
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        stream.write(content)
-        await stream.drain()
+    # A command that reads nothing may be gone by now; uvloop refuses to write to its closed pipe.
+    if content and not stream.is_closing():
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stream.write(content)
+            await stream.drain()
     stream.close()
