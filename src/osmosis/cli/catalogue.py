@@ -94,6 +94,6 @@ def root_help() -> str:
         "A first run, in a second terminal beside `osmosis server start`:",
         "  osmosis init demo && cd demo && git push",
         "  osmosis dataset upload data/multiply.jsonl",
-        "  osmosis eval submit configs/eval/multiply.toml --watch",
+        "  osmosis eval submit configs/eval/multiply-scripted.toml --watch",
     ]
     return "\n".join(lines)

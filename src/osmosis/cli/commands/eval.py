@@ -108,7 +108,7 @@ def submit(
     if not watch:
         return operation
     note(f"The run {name} is submitted.")
-    return _watched(name, operation)
+    return _watched(name, operation, warnings)
 
 
 @app.command("list")
@@ -266,9 +266,9 @@ def _submitted(
     )
 
 
-def _watched(name: str, operation: Operation) -> Operation | int:
+def _watched(name: str, operation: Operation, told: Sequence[str]) -> Operation | int:
     """The submitted run's results, once it has ended."""
-    document = _watch_or_leave(name)
+    document = _watch_or_leave(name, told)
     if document is None:
         return 130
     detail = _detail(document)
@@ -286,13 +286,13 @@ def _watched(name: str, operation: Operation) -> Operation | int:
 _ENDED = {"finished": "finished", "failed": "failed", "stopped": "been stopped"}
 
 
-def _watch_or_leave(name: str) -> dict[str, Any] | None:
+def _watch_or_leave(name: str, told: Sequence[str] = ()) -> dict[str, Any] | None:
     """Watch to the end; None when the user left with Ctrl-C, which does not touch the run."""
     # Only a watch needs it.
     from osmosis.cli.evals.watch import watch as watch_run
 
     try:
-        return watch_run(session.api, name)
+        return watch_run(session.api, name, told)
     except KeyboardInterrupt:
         note(f"You left; the run {name} goes on.")
         note(f"  osmosis eval watch {name}    follows it again")

@@ -87,6 +87,9 @@ def _next_steps(directory: Path, made: Scaffolded, link: Link | None) -> list[Ne
     if not made.adopted:
         steps += [
             NextStep("Upload the data:", "osmosis dataset upload data/multiply.jsonl"),
-            NextStep("Evaluate:", "osmosis eval submit configs/eval/multiply.toml --watch"),
+            NextStep(
+                "Evaluate on a scripted model, which needs no key:",
+                "osmosis eval submit configs/eval/multiply-scripted.toml --watch",
+            ),
         ]
     return steps

@@ -112,5 +112,5 @@ def _limits(config: EvalConfig) -> str:
     return (
         f"workflow {evaluation.agent_workflow_timeout_s:g} s, "
         f"grader {evaluation.grader_timeout_s:g} s, "
-        f"passes from reward {evaluation.pass_threshold:g}"
+        f"passes at reward ≥ {evaluation.pass_threshold:g}"
     )

@@ -270,10 +270,13 @@ def _plain(value: Any) -> str:
 
 def _selection_text(selection: Document) -> str:
     selected, total = selection.get("selected_rows"), selection.get("total_rows")
-    how = "the first" if selection.get("kind") == "first" else "random"
+    if selected == total:
+        return f"all {count(total)}"
+    if selection.get("kind") == "first":
+        return f"the first {count(selected)} of {count(total)}"
     seed = selection.get("seed")
     drawn = f", seed {seed}" if seed is not None else ""
-    return f"{count(selected)} of {count(total)} ({how}{drawn})"
+    return f"{count(selected)} of {count(total)} at random{drawn}"
 
 
 def _in_flight(effective: Document) -> str:

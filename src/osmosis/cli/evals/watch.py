@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from osmosis.cli.evals.run_view import TERMINAL, part, progress, run_seconds, status_text
@@ -33,10 +33,13 @@ class Screen(Protocol):
     def say(self, line: str) -> None: ...
 
 
-def watch(api: Api, ref: str) -> Document:
-    """The run's document once it has ended. A server that is away for a moment is waited for."""
+def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
+    """The run's document once it has ended. A server that is away for a moment is waited for.
+
+    Warnings and errors of the run's log are told as they come, but for those ``told`` already.
+    """
     with _screen() as screen:
-        news = _News(api, ref)
+        news = _News(api, ref, told)
         lost_since: float | None = None
         while True:
             try:
@@ -60,8 +63,8 @@ def watch(api: Api, ref: str) -> Document:
 class _News:
     """Warnings and errors of the run's log, each told once."""
 
-    def __init__(self, api: Api, ref: str) -> None:
-        self._api, self._ref = api, ref
+    def __init__(self, api: Api, ref: str, told: Iterable[str]) -> None:
+        self._api, self._ref, self._told = api, ref, frozenset(told)
         self._cursor: str | None = None
         self._next = 0.0
         self._works = True
@@ -81,7 +84,7 @@ class _News:
         return [
             f"{str(entry.get('level')).capitalize()}: {entry.get('message')}"
             for entry in page.entries
-            if entry.get("level") in TOLD_LEVELS
+            if entry.get("level") in TOLD_LEVELS and entry.get("message") not in self._told
         ]
 
 

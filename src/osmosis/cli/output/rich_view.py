@@ -23,7 +23,18 @@ def console() -> Console:
 
 
 def show(result: Result) -> None:
+    """Draw a result. Into a pipe it goes without the spaces that pad a table's last column."""
     screen = console()
+    if screen.is_terminal:
+        _draw(screen, result)
+        return
+    with screen.capture() as captured:
+        _draw(screen, result)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def _draw(screen: Console, result: Result) -> None:
     if isinstance(result, Listing):
         _listing(screen, result)
     elif isinstance(result, Detail):
@@ -50,7 +61,7 @@ def _listing(screen: Console, result: Listing) -> None:
     for item in result.shown:
         table.add_row(*(_cell(column, item) for column in result.columns))
     screen.print(table)
-    if result.has_more:
+    if result.has_more and result.total_count > len(result.shown):
         shown = f"{len(result.shown)} of {result.total_count} shown; --all shows the rest."
         screen.print(Text(shown, style="dim"))
     _steps(screen, result.hints)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from osmosis.wire.errors import Conflict, ValidationFailed
 from osmosis.workspace.git import run_git
-from osmosis.workspace.layout import REQUIRED_DIRS, ROLLOUTS
+from osmosis.workspace.layout import EVAL_CONFIGS, REQUIRED_DIRS, ROLLOUTS
 from osmosis.workspace.reference import config_reference
 from osmosis.workspace.scaffold.rollout import create_rollout, write_new
 from osmosis.workspace.scaffold.templates import render, sdk_version
@@ -64,6 +64,13 @@ def create_workspace(directory: Path) -> Scaffolded:
             write_new(root, data, example_rows())
             result.created.append(data)
         result.created += create_rollout(root, EXAMPLE, force=False, dataset=EXAMPLE)
+        for path, template in (
+            (f"models/{EXAMPLE}.toml", "workspace/scripted-model.toml"),
+            (f"{EVAL_CONFIGS}/{EXAMPLE}-scripted.toml", "workspace/scripted-eval.toml"),
+        ):
+            if not (root / path).exists():
+                write_new(root, path, render(template))
+                result.created.append(path)
     result.created += create_directories(root)
     if not adopted:
         _commit(root)
