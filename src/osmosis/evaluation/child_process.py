@@ -19,7 +19,6 @@ async def spawn(
     *,
     env: Mapping[str, str],
     cwd: Path,
-    python: Path,
     readable: Iterable[Path] = (),
     writable: Iterable[Path] = (),
     hidden: Iterable[Path] = (),
@@ -30,7 +29,7 @@ async def spawn(
     """Start ``argv`` with exactly ``env``; output goes to the two descriptors.
 
     The process leads a session and group of its own and gets SIGKILL when the calling thread
-    ends. ``python`` must be visible inside: it hands over the environment where the fence cannot.
+    ends.
     """
     if sandbox.name == "none":
         return await asyncio.create_subprocess_exec(
@@ -52,7 +51,6 @@ async def spawn(
             network=network,
             cwd=cwd,
             env_fd=descriptor,
-            python=python,
         )
         if sandbox.name == "unshare":  # bwrap sees to it by itself
             command = die_with_parent(command)

@@ -25,9 +25,9 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uv as uv_package
@@ -85,7 +85,6 @@ async def prepare_environment(plan: EvaluationPlan, sink: Sink) -> Environment:
     cache = _Cache(plan.cache_dir, project, interpreter, sdk)
     environment = cache.ready()
     if environment is None:
-        await sink.stage("installing")
         sink.log("info", INSTALL_STEP, f"Python {interpreter}; sandbox {sandbox.describe()}")
         area = UvArea(plan.cache_dir / "uv")
         uv = Uv(area, sandbox, interpreter, plan.private_dirs, sink)
@@ -158,8 +157,9 @@ async def _build(cache: _Cache, uv: Uv) -> Environment:
         seconds = time.monotonic() - started
         uv.sink.log("info", INSTALL_STEP, f"Environment built in {seconds:.1f} s")
         built = cache.environment(resolution)
-        assert built is not None
-        return Environment(**{**built.__dict__, "cached": False})
+        if built is None:
+            raise RunFailed("internal", f"The new environment {key} vanished while it was built.")
+        return replace(built, cached=False)
     finally:
         await asyncio.to_thread(build.remove)
 
@@ -196,12 +196,12 @@ def _publish(build: Build, directory: Path, marker: dict[str, object]) -> None:
     marker["sdk"] = installed_sdk(source)
     partial = source / f"{MARKER}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(marker, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(source, directory)
-    os.rename(directory / partial.name, directory / MARKER)
+    source.rename(directory)
+    (directory / partial.name).rename(directory / MARKER)
     _make_read_only(directory)
 
 
@@ -209,8 +209,8 @@ def installed_sdk(environment: Path) -> str | None:
     """Which SDK an environment holds, read from the names of its dist-info directories."""
     found: dict[str, str] = {}
     for directory in environment.glob("lib/python3*/site-packages"):
-        for name in os.listdir(directory):
-            match = re.fullmatch(r"(osmosis_ai|osmosis_platform)-(.+)\.dist-info", name)
+        for path in directory.iterdir():
+            match = re.fullmatch(r"(osmosis_ai|osmosis_platform)-(.+)\.dist-info", path.name)
             if match:
                 found[match[1].replace("_", "-")] = match[2]
     for name in (VENDOR_SDK, DISTRIBUTION):
@@ -227,10 +227,10 @@ def _check_resolved(resolution: Resolution) -> None:
 
 def _make_read_only(directory: Path) -> None:
     for folder, _, files in os.walk(directory, topdown=False):
-        for path in (*(os.path.join(folder, name) for name in files), folder):
-            mode = os.lstat(path).st_mode
+        for path in (*(Path(folder, name) for name in files), Path(folder)):
+            mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & 0o222:
-                os.chmod(path, stat.S_IMODE(mode) & ~0o222)
+                path.chmod(stat.S_IMODE(mode) & ~0o222)
 
 
 def _remove_tree(directory: Path) -> None:
@@ -239,7 +239,7 @@ def _remove_tree(directory: Path) -> None:
         directory.unlink()
         return
     for folder, _, _ in os.walk(directory):
-        os.chmod(folder, 0o700)
+        Path(folder).chmod(0o700)
     shutil.rmtree(directory)
 
 
@@ -334,7 +334,7 @@ def _key(*parts: str) -> str:
 
 
 @asynccontextmanager
-async def _locked(path: Path, sink: Sink) -> AsyncIterator[None]:
+async def _locked(path: Path, sink: Sink) -> AsyncGenerator[None]:
     """Hold the file lock; the kernel lets it go when the holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -178,14 +178,14 @@ def _candidates(environ: Mapping[str, str], own: Path) -> Iterator[tuple[str, bo
     seen: set[str] = set()
 
     def fresh(path: str) -> bool:
-        new = path not in seen and os.path.isfile(path) and os.access(path, os.X_OK)
+        new = path not in seen and Path(path).is_file() and os.access(path, os.X_OK)
         seen.add(path)
         return new
 
     for entry in environ.get(PYTHONS_VARIABLE, "").split(os.pathsep):
-        if entry and fresh(os.path.abspath(os.path.expanduser(entry))):
-            yield os.path.abspath(os.path.expanduser(entry)), True
-    home = Path(environ.get("HOME") or os.path.expanduser("~"))
+        if entry and fresh(str(Path(entry).expanduser().absolute())):
+            yield str(Path(entry).expanduser().absolute()), True
+    home = Path(environ.get("HOME") or Path.home())
     uv_home = environ.get("UV_PYTHON_INSTALL_DIR") or str(home / ".local/share/uv/python")
     directories = [entry for entry in environ.get("PATH", os.defpath).split(os.pathsep) if entry]
     directories += sorted(map(str, home.glob(".pyenv/versions/3.*/bin")))
@@ -193,15 +193,15 @@ def _candidates(environ: Mapping[str, str], own: Path) -> Iterator[tuple[str, bo
     directories += sorted(map(str, (own / "pythons").glob("cpython-*/bin")))
     for directory in directories:
         try:
-            names = sorted(os.listdir(directory))
+            names = sorted(entry.name for entry in os.scandir(directory))
         except OSError:
             continue
         for name in names:
             match = _NAME.match(name)
             if not match or (match[1] and (3, int(match[1][1:])) < OLDEST_MINOR):
                 continue
-            if fresh(os.path.join(directory, name)):
-                yield os.path.join(directory, name), False
+            if fresh(f"{directory}/{name}"):
+                yield f"{directory}/{name}", False
     if fresh(sys.executable):
         yield sys.executable, False
 
@@ -229,7 +229,7 @@ def _probe(path: str) -> dict[str, object] | None:
 
 def _cache_key(path: str) -> str:
     try:
-        stat = os.stat(path)
+        stat = Path(path).stat()
     except OSError:
         return f"{path}|gone"
     return f"{path}|{stat.st_mtime_ns}|{stat.st_size}"

@@ -102,7 +102,7 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
     for directory in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
         yield Path(directory) / "pip/pip.conf"
     yield Path("/etc/pip.conf")
-    home = Path(environ.get("HOME") or os.path.expanduser("~"))
+    home = Path(environ.get("HOME") or Path.home())
     yield home / ".pip/pip.conf"
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
     if chosen:

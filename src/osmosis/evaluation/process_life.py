@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -208,15 +209,9 @@ def kill_marked(name: str, value: str) -> list[int]:
 async def kill_group(pgid: int, grace_s: float) -> None:
     """SIGTERM the group, wait until it is empty or ``grace_s`` is over, then SIGKILL it."""
     _signal_group(pgid, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while _group_lives(pgid):
-        if time.monotonic() >= deadline:
-            kill_tree(pgid)
-            break
-        await asyncio.sleep(POLL_S)
-    deadline = time.monotonic() + KILL_WAIT_S
-    while _group_lives(pgid) and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_S)
+    if not await _group_ends(pgid, grace_s):
+        kill_tree(pgid)
+        await _group_ends(pgid, KILL_WAIT_S)
 
 
 def describe_exit(returncode: int) -> str:
@@ -236,7 +231,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/<pid>/stat from the state on: [0] state, [1] parent, [2] group, [19] start."""
+    """/proc/<pid>/stat from the state on: [0] state, [1] parent, [2] group, [19] start time."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (OSError, UnicodeDecodeError):
@@ -246,7 +241,7 @@ def _stat(pid: int) -> list[str] | None:
 
 def _process_names() -> list[str]:
     try:
-        return [name for name in os.listdir("/proc") if name.isdigit()]
+        return [entry.name for entry in os.scandir("/proc") if entry.name.isdigit()]
     except OSError:
         return []
 
@@ -258,6 +253,15 @@ def _parents() -> Mapping[int, int]:
         if stat is not None and stat[0] not in "ZX":
             parents[int(name)] = int(stat[1])
     return parents
+
+
+async def _group_ends(pgid: int, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while _group_lives(pgid):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
 
 
 def _group_lives(pgid: int) -> bool:
@@ -278,15 +282,11 @@ def _group_lives(pgid: int) -> bool:
 
 
 def _signal_group(pgid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pgid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _signal_each(pids: Iterable[int], number: int) -> None:
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass

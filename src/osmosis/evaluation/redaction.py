@@ -30,7 +30,7 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest form: text must not be cut nearer than this before redaction."""
+        """Characters of the longest form: a cut before redaction must keep this much more."""
         return len(self._forms[0]) if self._forms else 0
 
     def text(self, text: str) -> str:

@@ -212,7 +212,7 @@ def _read_lock(path: Path) -> str:
 
 def _read(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with open(descriptor, encoding="utf-8") as file:
+    with os.fdopen(descriptor, encoding="utf-8") as file:
         return file.read(MAX_LOCK_BYTES)
 
 

@@ -30,46 +30,9 @@ ENTRY_BYTES = 16 * 1024
 ENTRY_AGE_S = 0.1
 """...or age."""
 
-SAMPLE_OUTPUT_BYTES = 64 * 1024
-"""Kept of one sample's output: half from its beginning, half from its end."""
-
 TAIL_LINES = 60
 
 _TAG = b"\x1e"
-
-
-class HeadTail:
-    """Text of which only the beginning and the end are kept once it is too long."""
-
-    def __init__(self, limit_bytes: int = SAMPLE_OUTPUT_BYTES) -> None:
-        self._half = limit_bytes // 2
-        self._head: list[str] = []
-        self._head_bytes = 0
-        self._tail: deque[tuple[str, int]] = deque()
-        self._tail_bytes = 0
-        self.dropped_bytes = 0
-
-    def add(self, text: str) -> None:
-        """Append whole lines."""
-        for line in text.splitlines(keepends=True):
-            size = len(line.encode("utf-8", "replace"))
-            if not self._tail and self._head_bytes + size <= self._half:
-                self._head.append(line)
-                self._head_bytes += size
-                continue
-            self._tail.append((line, size))
-            self._tail_bytes += size
-            while self._tail_bytes > self._half and len(self._tail) > 1:
-                _, gone = self._tail.popleft()
-                self._tail_bytes -= gone
-                self.dropped_bytes += gone
-
-    def text(self) -> str:
-        gap = f"…suppressed {self.dropped_bytes} bytes\n" if self.dropped_bytes else ""
-        return "".join(self._head) + gap + "".join(line for line, _ in self._tail)
-
-    def __bool__(self) -> bool:
-        return bool(self._head or self._tail)
 
 
 class OutputReader(asyncio.Protocol):

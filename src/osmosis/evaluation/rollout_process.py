@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class RolloutProcess:
     def __init__(
         self,
         plan: EvaluationPlan,
-        environment: Environment,
+        *,
         sandbox: Sandbox,
         process: asyncio.subprocess.Process,
         reader: OutputReader,
@@ -71,7 +72,6 @@ class RolloutProcess:
         artifact_root: Path,
     ) -> None:
         self._plan = plan
-        self._environment = environment
         self._sandbox = sandbox
         self._process = process
         self._reader = reader
@@ -181,10 +181,9 @@ class RolloutProcess:
             INSTANCE_VARIABLE: instance_id,
             "_OSMOSIS_ROLLOUT_TAG_OUTPUT": "1",
         }
-        paths = [str(directory), str(directory / "src"), variables.get("PYTHONPATH", "")]
-        variables["PYTHONPATH"] = os.pathsep.join(
-            path for path in paths if path and (path != paths[1] or os.path.isdir(path))
-        )
+        paths = [str(path) for path in (directory, directory / "src") if path.is_dir()]
+        paths += [variables["PYTHONPATH"]] if variables.get("PYTHONPATH") else []
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
         read_end, write_end = os.pipe()
         _widen(write_end)
         try:
@@ -193,7 +192,6 @@ class RolloutProcess:
                 [str(environment.python), str(directory / plan.entrypoint)],
                 env=variables,
                 cwd=directory,
-                python=environment.python,
                 readable=[
                     plan.code_dir,
                     environment.directory,
@@ -217,7 +215,15 @@ class RolloutProcess:
             os.close(write_end)
         pipe = os.fdopen(read_end, "rb", 0)
         await asyncio.get_running_loop().connect_read_pipe(lambda: reader, pipe)
-        return cls(plan, environment, sandbox, process, reader, port, instance_id, artifact_root)
+        return cls(
+            plan,
+            sandbox=sandbox,
+            process=process,
+            reader=reader,
+            port=port,
+            instance_id=instance_id,
+            artifact_root=artifact_root,
+        )
 
     async def _wait_until_healthy(self, *, last: bool) -> bool:
         """True: start again on another port."""
@@ -335,10 +341,8 @@ def _free_port() -> int:
 def _widen(pipe: int) -> None:
     """A larger pipe: fewer switches while a rollout prints much."""
     if sys.platform == "linux":
-        try:
+        with suppress(OSError):
             fcntl.fcntl(pipe, _F_SETPIPE_SZ, PIPE_BYTES)
-        except OSError:
-            pass
 
 
 def _record(pid: int, directory: Path) -> Path | None:
@@ -350,7 +354,7 @@ def _record(pid: int, directory: Path) -> Path | None:
 
 
 def _private_of_workspace(code_dir: Path) -> list[Path]:
-    """In a user's own checkout: local state, git's credentials, and values of undeclared secrets."""
+    """In a user's own checkout: local state, git's credentials, values of undeclared secrets."""
     found = [code_dir / ".git", code_dir / ".osmosis"]
     found += [path for path in code_dir.glob(".env*") if path.name != ".env.example"]
     return [path for path in found if path.exists()]

@@ -29,8 +29,8 @@ MAX_NAMES_SHOWN = 8
 class RolloutProject:
     """One rollout directory of one commit.
 
-    ``path_sources`` are the directories and files of the workspace that are built into the
-    environment (``[tool.uv.sources]`` with ``path`` or ``workspace``, theirs included).
+    ``path_sources`` are the directories and files of the workspace that go into the environment
+    (``[tool.uv.sources]`` with ``path`` or ``workspace``, theirs included; local indexes).
     """
 
     name: str
@@ -42,7 +42,10 @@ class RolloutProject:
 
     @property
     def requires_python(self) -> str | None:
+        """The project's own, else what its lock was made for."""
         value = self.pyproject.get("project", {}).get("requires-python")
+        if value is None and self.lock is not None:
+            value = _read_toml(self.lock, f"rollouts/{self.name}: uv.lock").get("requires-python")
         return value if isinstance(value, str) else None
 
     @property
@@ -99,6 +102,11 @@ class RolloutProject:
             copy = target / path.relative_to(self.root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, copy, follow_symlinks=False)
+        if self.lock is not None and "requires-python" not in self.pyproject.get("project", {}):
+            # uv would put this interpreter's version there and call the lock outdated.
+            file = target / self.directory.relative_to(self.root) / "pyproject.toml"
+            line = f'[project]\nrequires-python = "{self.requires_python}"\n'
+            file.write_text(re.sub(r"(?m)^\[project\][ \t]*\n", lambda _: line, file.read_text()))
 
 
 def read_project(code_dir: Path, rollout: str, entrypoint: str) -> RolloutProject:
@@ -135,7 +143,10 @@ def read_project(code_dir: Path, rollout: str, entrypoint: str) -> RolloutProjec
         root=code_dir,
         pyproject=pyproject,
         lock=_lock_file(code_dir, directory),
-        path_sources=dict(_path_sources(code_dir, directory, pyproject)),
+        path_sources={
+            **dict(_path_sources(code_dir, directory, pyproject)),
+            **dict(_local_indexes(code_dir, directory, pyproject)),
+        },
     )
 
 
@@ -229,6 +240,21 @@ def _path_sources(
                     waiting.append((inside, _read_toml(inside / "pyproject.toml", str(place))))
 
 
+def _local_indexes(
+    root: Path, directory: Path, pyproject: Mapping[str, Any]
+) -> Iterator[tuple[str, Path]]:
+    """Directories of wheels in the workspace that ``[tool.uv]`` names as places to look."""
+    settings = pyproject.get("tool", {}).get("uv", {})
+    named = [*settings.get("find-links", []), *settings.get("pip", {}).get("find-links", [])]
+    indexes = settings.get("index", [])
+    named += [item.get("url", "") for item in indexes if isinstance(item, dict)]
+    for place in named:
+        if isinstance(place, str) and place and "://" not in place:
+            real = (directory / place).resolve()
+            if real.is_relative_to(root.resolve()) and real.is_dir():
+                yield f"index:{place}", root / real.relative_to(root.resolve())
+
+
 def _sources_of(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     sources = document.get("tool", {}).get("uv", {}).get("sources", {})
     for package, value in sources.items() if isinstance(sources, dict) else ():
@@ -251,7 +277,7 @@ def _files(path: Path) -> Iterator[Path]:
         return
     for directory, names, files in os.walk(path):
         names[:] = sorted(name for name in names if name not in _NOT_SOURCE)
-        links = [name for name in names if os.path.islink(os.path.join(directory, name))]
+        links = [name for name in names if Path(directory, name).is_symlink()]
         for name in sorted([*files, *links]):
             if not name.endswith(".pyc"):
                 yield Path(directory, name)
@@ -260,7 +286,7 @@ def _files(path: Path) -> Iterator[Path]:
 def _file_digest(path: Path) -> bytes:
     kind = path.lstat().st_mode
     if stat.S_ISLNK(kind):
-        return hashlib.sha256(b"link " + os.fsencode(os.readlink(path))).digest()
+        return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
     if not stat.S_ISREG(kind):
         return b"special"
     with path.open("rb") as file:

@@ -10,12 +10,11 @@ The network stays that of the machine: the rollout and the gateway meet on its l
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -23,11 +22,17 @@ from typing import Literal
 from osmosis.wire.errors import RunFailed
 
 Network = Literal["on", "loopback"]
+MountKind = Literal["read", "write", "empty", "blank"]
 
 PROBE_TIMEOUT_S = 10.0
 
-SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt",
-               "/nix", "/sys/devices/system/cpu")  # fmt: skip
+SYSTEM_DIRS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix",
+    "/sys/devices/system/cpu",
+)  # fmt: skip
+
+SYSTEM_FILES = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts")
+"""Often links out of the system directories; their targets are shown too."""
 
 SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private",
@@ -41,12 +46,7 @@ PROC_CONTROLS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
-_ENV_LAUNCHER = """
-import os, sys
-raw = os.fdopen(int(sys.argv[1]), "rb").read()
-environ = dict(item.split(b"=", 1) for item in raw.split(b"\\0") if item)
-os.execvpe(sys.argv[2], sys.argv[2:], environ)
-"""
+TEMPORARY_DIRS = ("/tmp", "/var/tmp")  # noqa: S108  (mounted empty, of the sandbox alone)
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class View:
     readable: Sequence[Path] = ()
     writable: Sequence[Path] = ()
     hidden: Sequence[Path] = ()
-    network: Network = "on"
     cwd: Path | None = None
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """One way of fencing a process in. ``layers`` processes of ours stand above the user's own."""
+    """One way of fencing a process in."""
 
     name: Literal["bwrap", "unshare", "none"]
     program: str = ""
-    options: tuple[str, ...] = field(default=())
+    options: tuple[str, ...] = ()
 
     @property
     def layers(self) -> int:
+        """How many processes of the fence stand above the user's own."""
         return 0 if self.name == "none" else 2
 
     def describe(self) -> str:
@@ -93,51 +93,20 @@ class Sandbox:
         network: Network = "on",
         cwd: Path | None = None,
         env_fd: int | None = None,
-        python: Path | None = None,
     ) -> list[str]:
         """``argv`` behind the fence.
 
-        ``env_fd`` holds the environment (see :func:`environment_file`): with it, the variables
+        ``env_fd`` holds the environment (see :meth:`environment_file`): with it, the variables
         reach user code only, never the programs that build the fence (``LD_PRELOAD`` there would
-        be a way out), nor any command line. ``unshare`` and ``none`` need ``python`` for that.
+        be a way out), nor any command line.
         """
         require_network(network, self)
-        view = View(tuple(readable), tuple(writable), tuple(hidden), network, cwd)
+        view = View(tuple(readable), tuple(writable), tuple(hidden), cwd)
         if self.name == "bwrap":
             return self._bubblewrap(argv, view, env_fd)
-        if env_fd is not None:
-            launcher = str(python or sys.executable)
-            argv = [launcher, "-I", "-S", "-c", _ENV_LAUNCHER, str(env_fd), *argv]
         if self.name == "unshare":
-            return self._unshare(argv, view)
+            return self._unshare(argv, view, env_fd)
         return list(argv)
-
-    def _bubblewrap(self, argv: Sequence[str], view: View, env_fd: int | None) -> list[str]:
-        command = [self.program, *self.options, "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-        command += ["--die-with-parent", "--cap-drop", "ALL", "--hostname", "rollout"]
-        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"]
-        for part in PROC_CONTROLS:
-            command += ["--ro-bind-try", part, part]
-        for path, kind in _mounts(view):
-            if kind == "empty":
-                command += ["--tmpfs", path]
-            elif kind == "blank":
-                command += ["--ro-bind", "/dev/null", path]
-            else:
-                command += ["--bind" if kind == "write" else "--ro-bind", path, path]
-        command += ["--remount-ro", "/"]
-        if view.cwd is not None:
-            command += ["--chdir", str(view.cwd)]
-        if env_fd is not None:
-            command += ["--clearenv", "--args", str(env_fd)]
-        return [*command, "--", *argv]
-
-    def _unshare(self, argv: Sequence[str], view: View) -> list[str]:
-        script = _unshare_script(view)
-        return [
-            self.program, *self.options, "--mount", "--pid", "--ipc", "--uts", "--fork",
-            "--kill-child=KILL", "--propagation", "private", "/bin/sh", "-c", script, "sh", *argv,
-        ]  # fmt: skip
 
     def environment_file(self, environ: Mapping[str, str]) -> int:
         """An open descriptor that :meth:`wrap` takes as ``env_fd``; in memory, never on disk."""
@@ -146,31 +115,81 @@ class Sandbox:
         else:
             parts = [f"{name}={value}" for name, value in environ.items()]
         descriptor = os.memfd_create("environment")
-        os.write(descriptor, b"".join(os.fsencode(part) + b"\0" for part in parts))
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(b"".join(os.fsencode(part) + b"\0" for part in parts))
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
+
+    def _bubblewrap(self, argv: Sequence[str], view: View, env_fd: int | None) -> list[str]:
+        command = [self.program, *self.options, "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        command += ["--die-with-parent", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
+        for path in TEMPORARY_DIRS:
+            command += ["--tmpfs", path]
+        for path in PROC_CONTROLS:
+            command += ["--ro-bind-try", path, path]
+        for path, kind in _mounts(view):
+            if kind == "empty":
+                command += ["--tmpfs", path]
+            elif kind == "blank":
+                command += ["--ro-bind", "/dev/null", path]
+            else:
+                command += ["--bind" if kind == "write" else "--ro-bind", path, path]
+        command += ["--remount-ro", "/", "--chdir", str(view.cwd or "/")]
+        if env_fd is not None:
+            command += ["--clearenv", "--args", str(env_fd)]
+        return [*command, "--", *argv]
+
+    def _unshare(self, argv: Sequence[str], view: View, env_fd: int | None) -> list[str]:
+        options: list[str] = []
+        for name in DEVICES:
+            options += ["device", name]
+        for path in PROC_CONTROLS:
+            options += ["control", path]
+        for path, kind in _mounts(view):
+            options += [kind, path]
+        options += ["cwd", str(view.cwd or "/")]
+        options += ["env-fd", str(env_fd)] if env_fd is not None else []
+        script = str(Path(__file__).with_name("fence.py"))
+        return [
+            self.program, *self.options, "--mount", "--pid", "--ipc", "--uts", "--fork",
+            "--kill-child=KILL", "--propagation", "private",
+            sys.executable, "-I", "-S", script, *options, "--", *argv,
+        ]  # fmt: skip
 
 
 @cache
 def choose_sandbox() -> Sandbox:
     """The best fence that works on this machine, tried once."""
-    for sandbox in _options():
-        argv = sandbox.wrap(
-            [
-                "/bin/sh",
-                "-c",
-                ": > /dev/null && test ! -w /usr -a ! -w /proc/sys/kernel/core_pattern",
-            ]
-        )
+    holds = ": > /dev/null && test ! -w /usr -a ! -w /proc/sys/kernel/core_pattern"
+    for sandbox in usable_sandboxes():
         try:
-            done = subprocess.run(
-                argv, capture_output=True, timeout=PROBE_TIMEOUT_S, stdin=subprocess.DEVNULL
+            subprocess.run(
+                sandbox.wrap(["/bin/sh", "-c", holds]),
+                capture_output=True,
+                timeout=PROBE_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError):
             continue
-        if done.returncode == 0:
-            return sandbox
+        return sandbox
     return Sandbox("none")
+
+
+def usable_sandboxes() -> list[Sandbox]:
+    """Those whose programs are installed, the best first; whether they work is another matter."""
+    found: list[Sandbox] = []
+    if not sys.platform.startswith("linux"):
+        return found
+    bubblewrap, unshare = shutil.which("bwrap"), shutil.which("unshare")
+    root = os.geteuid() == 0  # may do without a user namespace, where those are forbidden
+    if bubblewrap:
+        found.append(Sandbox("bwrap", bubblewrap, ("--unshare-user",)))
+        found += [Sandbox("bwrap", bubblewrap)] if root else []
+    if unshare:
+        found.append(Sandbox("unshare", unshare, ("--user", "--map-root-user")))
+        found += [Sandbox("unshare", unshare)] if root else []
+    return found
 
 
 def require_network(network: Network, sandbox: Sandbox) -> None:
@@ -185,108 +204,22 @@ def require_network(network: Network, sandbox: Sandbox) -> None:
         )
 
 
-def _options() -> list[Sandbox]:
-    found: list[Sandbox] = []
-    if not sys.platform.startswith("linux"):
-        return found
-    bubblewrap, unshare = shutil.which("bwrap"), shutil.which("unshare")
-    if bubblewrap:
-        found.append(Sandbox("bwrap", bubblewrap, ("--unshare-user",)))
-        if os.geteuid() == 0:
-            found.append(Sandbox("bwrap", bubblewrap))
-    if unshare and shutil.which("setpriv"):
-        found.append(Sandbox("unshare", unshare, ("--user", "--map-root-user")))
-        if os.geteuid() == 0:
-            found.append(Sandbox("unshare", unshare))
-    return found
-
-
-def _mounts(view: View) -> list[tuple[str, Literal["read", "write", "empty", "blank"]]]:
+def _mounts(view: View) -> list[tuple[str, MountKind]]:
     """Everything to mount over an empty root, containing paths first."""
-    wanted: dict[str, Literal["read", "write", "empty", "blank"]] = {}
-    for path in SYSTEM_DIRS:
-        if os.path.exists(path):
-            wanted[path] = "read"
-    for target in ("/etc/resolv.conf", "/etc/localtime"):
-        real = os.path.realpath(target)  # resolv.conf is often a link into /run
-        if os.path.isfile(real):
-            wanted[real] = "read"
-    roots = [*wanted, *(os.path.abspath(path) for path in (*view.readable, *view.writable))]
-    for path in (*SYSTEM_SECRETS, *(os.path.abspath(path) for path in view.hidden)):
-        if any(_is_inside(path, root) for root in roots) and os.path.lexists(path):
-            wanted[path] = "empty" if os.path.isdir(path) else "blank"
+    wanted: dict[str, MountKind] = {path: "read" for path in SYSTEM_DIRS if Path(path).exists()}
+    for path in SYSTEM_FILES:
+        target = Path(path).resolve()
+        if target.is_file():
+            wanted[str(target)] = "read"
+    shown = [*map(Path, wanted), *view.readable, *view.writable]
+    for path in (*map(Path, SYSTEM_SECRETS), *view.hidden):
+        # A link cannot be covered; its target is what is meant.
+        real = path.resolve()
+        if real.exists() and any(real.is_relative_to(one) for one in shown):
+            wanted[str(real)] = "empty" if real.is_dir() else "blank"
     for path in view.readable:
-        if os.path.exists(path):
-            wanted[os.path.abspath(path)] = "read"
+        if path.exists():
+            wanted[str(path.absolute())] = "read"
     for path in view.writable:
-        wanted[os.path.abspath(path)] = "write"
-    # bwrap cannot mount over a link; its target is what is meant.
-    real = {os.path.realpath(path) if kind in ("empty", "blank") else path: kind
-            for path, kind in wanted.items()}  # fmt: skip
-    return sorted(real.items(), key=lambda item: (item[0].count("/"), item[0]))
-
-
-def _is_inside(path: str, root: str) -> bool:
-    return path.startswith(root.rstrip("/") + "/")
-
-
-_UNSHARE_PROLOGUE = """
-set -e
-read_only() {
-    mount -o remount,bind,ro,nosuid "$1" 2>/dev/null ||
-    mount -o remount,bind,ro,nosuid,nodev "$1" 2>/dev/null ||
-    mount -o remount,bind,ro,nosuid,nodev,noexec "$1"
-}
-bind() {
-    if [ -d "$1" ]; then mkdir -p "$2"
-    else [ -e "$2" ] || { mkdir -p "${2%/*}"; : > "$2"; }
-    fi
-    mount --rbind "$1" "$2"
-}
-mount -t tmpfs -o mode=0755 tmpfs /tmp
-mkdir -p /tmp/.old /tmp/proc /tmp/dev/shm /tmp/tmp /tmp/var/tmp
-"""
-
-_UNSHARE_OWN_MOUNTS = """
-mount -t proc proc /proc
-for part in sys sysrq-trigger irq bus fs; do
-    [ ! -e /proc/$part ] || { mount --bind /proc/$part /proc/$part; read_only /proc/$part; }
-done
-mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-mount -t tmpfs -o mode=1777 tmpfs /tmp
-mount -t tmpfs -o mode=1777 tmpfs /var/tmp
-"""
-
-
-def _unshare_script(view: View) -> str:
-    """A shell script that builds a root of its own, gives up every capability, runs ``"$@"``.
-
-    The new root begins over /tmp, so the caller's paths are bound after the switch, from the old
-    root; the system directories before it, because the script needs their programs.
-    """
-    mounts = _mounts(view)
-    system = [path for path, _ in mounts if path in SYSTEM_DIRS]
-    lines = [_UNSHARE_PROLOGUE]
-    lines += [f"bind {path} /tmp{path}" for path in system]
-    lines += [f"bind /dev/{name} /tmp/dev/{name}" for name in DEVICES]
-    lines += ["cd /tmp", "pivot_root . .old", "cd /"]
-    lines += [_UNSHARE_OWN_MOUNTS]
-    for path, kind in mounts:
-        quoted = shlex.quote(path)
-        if kind == "empty":
-            lines += [f"mkdir -p {quoted}", f"mount -t tmpfs -o mode=0755 tmpfs {quoted}"]
-        elif kind == "blank":
-            lines += [f"mount --bind /dev/null {quoted}"]
-        else:
-            if path not in SYSTEM_DIRS:
-                lines += [f"bind {shlex.quote('/.old' + path)} {quoted}"]
-            if kind == "read":
-                lines += [f"read_only {quoted}"]
-    lines += ["umount -l /.old", "rmdir /.old", "mount -o remount,ro /"]
-    lines += [f"cd {shlex.quote(str(view.cwd or '/'))}", "set +e"]
-    # Not `exec`: the shell stays as the first process, which must collect orphans.
-    lines += [
-        'setpriv --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"',
-        "exit $?",
-    ]
-    return "\n".join(lines)
+        wanted[str(path.absolute())] = "write"
+    return sorted(wanted.items(), key=lambda item: (item[0].count("/"), item[0]))

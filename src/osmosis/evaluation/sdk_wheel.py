@@ -22,6 +22,7 @@ import osmosis
 from osmosis.wire.errors import RunFailed
 
 DISTRIBUTION = "osmosis-platform"
+PACKAGE_DIR = Path(osmosis.__file__).parent
 _FILE_STEM = "osmosis_platform"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SKIPPED_DIRS = {"__pycache__", ".pytest_cache", ".ruff_cache"}
@@ -41,7 +42,7 @@ class SdkWheel:
 
 def sdk_wheel(directory: Path) -> SdkWheel:
     """The wheel, built into ``directory`` unless it is there already."""
-    package = Path(osmosis.__file__).parent
+    package = PACKAGE_DIR
     metadata = _distribution_metadata()
     files = sorted(_files(package))
     digest = _digest(package, files, metadata, directory)
@@ -76,7 +77,7 @@ def _files(package: Path) -> Iterator[str]:
         names[:] = [name for name in names if name not in _SKIPPED_DIRS]
         for name in files:
             if not name.endswith(_SKIPPED_SUFFIXES):
-                yield os.path.relpath(os.path.join(directory, name), package.parent)
+                yield Path(directory, name).relative_to(package.parent).as_posix()
 
 
 def _digest(package: Path, files: list[str], metadata: dict[str, str], directory: Path) -> str:
@@ -84,7 +85,7 @@ def _digest(package: Path, files: list[str], metadata: dict[str, str], directory
     root = package.parent
     seen = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in files:
-        stat = os.stat(root / name)
+        stat = (root / name).stat()
         seen.update(f"{root}/{name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     remembered = directory / "digest.json"
     try:

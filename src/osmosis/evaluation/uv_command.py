@@ -97,7 +97,6 @@ class Uv:
                     [str(binary), *arguments],
                     env=_environment(variables, scratch, self.area),
                     cwd=cwd,
-                    python=self.interpreter.path,
                     readable=[binary, self.interpreter.prefix, *local_paths(variables)],
                     writable=[self.area.directory, scratch],
                     hidden=self.hidden,
@@ -177,7 +176,7 @@ def _environment(variables: Mapping[str, str], home: Path, area: UvArea) -> dict
 
 def _copy_uv_settings(home: Path) -> None:
     """The machine's own uv.toml may name its indexes; the fence hides the home that holds it."""
-    directories = [os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "/etc"]
+    directories = [os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "/etc"]
     for directory in directories:
         source = Path(directory) / "uv/uv.toml"
         if source.is_file():
