@@ -5,12 +5,15 @@ import asyncio
 import pytest
 
 from tests.evaluation.gateway.upstream import (
+    DONE,
     HELLO,
     KEY,
     ROLLOUT,
+    chunk,
     completion,
     fails,
     says,
+    streams,
     until,
 )
 
@@ -84,6 +87,35 @@ async def test_native_reasoning_fields_come_back(make_bench, upstream):
     bench = await make_bench()
     _, body, _ = await bench.post()
     assert body["choices"][0]["message"]["reasoning_content"] == "because"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thoughts_before_a_tool_call_are_put_back_when_the_client_drops_them(
+    make_bench, upstream, stream
+):
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    thought = {"tool_calls": [call], "reasoning_content": "two steps"}
+    upstream.answers = [says(completion(None, message=thought, finish_reason="tool_calls"))]
+    if stream:
+        upstream.answers = [
+            streams(
+                chunk({"role": "assistant", "reasoning_content": "two "}),
+                chunk({"reasoning_content": "steps"}),
+                chunk({"tool_calls": [{"index": 0, **call}]}),
+                chunk({}, "tool_calls"),
+                DONE,
+            )
+        ]
+    upstream.answers.append(says(completion()))
+    bench = await make_bench()
+    await bench.post(stream=stream)
+    dropped = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+    await bench.post({"messages": [*HELLO, dropped, result]})
+    assert upstream.bodies[1]["messages"][1] == {**dropped, "reasoning_content": "two steps"}
+    own = {**dropped, "reasoning_content": "mine"}
+    await bench.post({"messages": [*HELLO, own, result]})
+    assert upstream.bodies[2]["messages"][1] == own
 
 
 async def test_text_with_a_lone_surrogate_goes_through(make_bench, upstream):

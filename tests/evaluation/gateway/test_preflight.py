@@ -155,6 +155,14 @@ async def test_a_web_page_is_not_an_endpoint(make_bench, upstream):
     assert "HTML" in failed.message
 
 
+async def test_a_redirect_is_not_followed_with_the_key_but_named(make_bench, upstream):
+    upstream.answers = [says({}, 301, {"Location": "https://elsewhere/v1/chat/completions"})]
+    failed = await failure(await make_bench())
+    assert failed.kind == "model_wrong_endpoint"
+    assert "redirects to https://elsewhere" in failed.message
+    assert upstream.hits == 1
+
+
 async def test_another_4xx_is_the_providers_refusal(make_bench, upstream):
     upstream.answers = [fails(400, "temperature must be 1")]
     failed = await failure(await make_bench(advanced={"temperature": 0}))

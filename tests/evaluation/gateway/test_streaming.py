@@ -193,6 +193,17 @@ async def test_options_of_the_client_are_kept_beside_the_usage_we_ask_for(make_b
     assert upstream.bodies[0]["stream_options"] == {"include_usage": True, "other": 1}
 
 
+async def test_an_endpoint_that_refuses_stream_options_is_asked_without(make_bench, upstream):
+    refusal = fails(400, "Unrecognized request argument supplied: stream_options")
+    upstream.answers = [refusal, streams(*WHOLE_STREAM)]
+    bench = await make_bench()
+    for _ in range(2):
+        status, _, _ = await bench.post(stream=True)
+        assert status == 200
+    assert ["stream_options" in body for body in upstream.bodies] == [True, False, False]
+    assert [call.upstream_requests for call in bench.session.calls] == [2, 1]
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 10_000])
 def test_the_relay_does_not_depend_on_how_bytes_are_cut(size):
     tricky = 'say "usage": {"x"} and \\"error\\": {"y"} and "model":"the-real-name"'

@@ -122,7 +122,7 @@ class Gateway:
         if bearer is None:
             return error_response(404, _unknown(route, known=bearers is not None))
         given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {bearer}".encode()):
+        if not hmac.compare_digest(given.encode(errors="replace"), f"Bearer {bearer}".encode()):
             return error_response(401, "The bearer is not the one of this rollout execution.")
         if session is None:
             return error_response(GONE_STATUS, GONE_TEXT, code="session_closed")

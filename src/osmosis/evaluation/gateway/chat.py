@@ -156,10 +156,14 @@ class Usage:
 
 @dataclass(slots=True)
 class Reply:
-    """The end of one successful attempt. ``body`` is None when it was streamed through."""
+    """The end of one successful attempt. ``body`` is None when it was streamed through.
+
+    ``message`` is the assistant's; of a streamed one only tool call ids and reasoning.
+    """
 
     usage: Usage
     finish_reason: str | None
+    message: dict[str, Any]
     body: dict[str, Any] | None = None
 
     @classmethod
@@ -186,7 +190,7 @@ class Reply:
             body["created"] = int(time.time())
         usage = Usage.of(body.get("usage"))
         finish = choice.get("finish_reason")
-        return cls(usage, finish if isinstance(finish, str) else None, body)
+        return cls(usage, finish if isinstance(finish, str) else None, message, body)
 
 
 def text_of(content: Any) -> str:

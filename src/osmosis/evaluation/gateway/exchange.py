@@ -116,8 +116,14 @@ class Exchange:
             return error_response(502, text, type=failure.kind)
         if self._route == "policy":
             chat.apply_defaults(self._advanced)
-        if chat.stream:
-            return await self._stream(chat, used)
+        reasoning = self._session.reasoning[self._route]
+        reasoning.restore(chat.body["messages"])
+        answer = await (self._stream if chat.stream else self._whole)(chat, used)
+        if self._reply is not None:
+            reasoning.keep(self._reply.message)
+        return answer
+
+    async def _whole(self, chat: ChatRequest, used: ModelRoute) -> web.StreamResponse:
         try:
             reply = await used.limiter.run(lambda: used.model.complete(chat), self._meter)
         except UpstreamFailure as failure:

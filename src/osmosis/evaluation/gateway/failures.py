@@ -86,6 +86,8 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> U
     html = "html" in headers.get("Content-Type", "") or body.lstrip()[:1] == b"<"
     if html:
         message = f"HTTP {status}: the answer is an HTML page, not JSON"
+    elif 300 <= status < 400:
+        message = f"HTTP {status}: it redirects to {headers.get('Location', 'another address')}"
     exhausted = code == "insufficient_quota" or type_ == "insufficient_quota"
     told_not_to = headers.get("x-should-retry", "").lower() == "false"
     return UpstreamFailure(
@@ -107,6 +109,8 @@ def kind_of_status(status: int) -> str:
         return "not_found"
     if status == 429:
         return "rate_limit"
+    if status < 400:
+        return "bad_response"
     return "server_error" if status >= 500 else "invalid_request"
 
 

@@ -105,7 +105,7 @@ class OpenAICompatible:
             await out.send(rest)
         if relay.failure is not None:
             raise relay.failure
-        return Reply(relay.usage, relay.finish_reason)
+        return Reply(relay.usage, relay.finish_reason, relay.message())
 
     async def close(self) -> None:
         if self._session is not None:
@@ -188,7 +188,9 @@ class OpenAICompatible:
         if self.renames_max_tokens and "max_tokens" in body:
             limit = body.pop("max_tokens")
             body.setdefault("max_completion_tokens", limit)
-        if chat.stream and self._stream_options:
+        if chat.stream and not self._stream_options:
+            body.pop("stream_options", None)
+        elif chat.stream:
             options = body.get("stream_options")
             if not isinstance(options, dict) or options.get("include_usage") is not True:
                 options = options if isinstance(options, dict) else {}
@@ -204,9 +206,22 @@ class OpenAICompatible:
                 self._url, data=data, headers=self._headers, allow_redirects=False
             ) as response:
                 if response.status != 200:
-                    body = await _read(response)
-                    raise failure_of_answer(response.status, response.headers, body)
+                    failure = failure_of_answer(
+                        response.status, response.headers, await _read(response)
+                    )
+                    self._learn(failure)
+                    raise failure
                 yield response
+
+    def _learn(self, failure: UpstreamFailure) -> None:
+        """An endpoint that does not take ``stream_options`` is asked again without."""
+        if (
+            self._stream_options
+            and failure.kind == "invalid_request"
+            and "stream_options" in failure.message
+        ):
+            self._stream_options = False
+            failure.retryable = True
 
     async def _whole_answer(
         self, response: aiohttp.ClientResponse, chat: ChatRequest, out: EventStream

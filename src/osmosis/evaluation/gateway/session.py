@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 
+from osmosis.evaluation.gateway.reasoning import ReasoningMemory
 from osmosis.wire.samples import ModelCall, Route
 
 BEARER_BYTES = 24
@@ -30,6 +31,10 @@ class GatewaySession:
         self.bearers: dict[Route, str | None] = {
             "policy": self.api_key,
             "judge": self.judge_api_key,
+        }
+        self.reasoning: dict[Route, ReasoningMemory] = {
+            "policy": ReasoningMemory(),
+            "judge": ReasoningMemory(),
         }
         self.closed = False
         self._on_close = on_close

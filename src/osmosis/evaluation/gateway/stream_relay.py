@@ -9,7 +9,10 @@ from osmosis.evaluation.gateway.chat import Usage
 from osmosis.evaluation.gateway.failures import UpstreamFailure, error_text
 from osmosis.evaluation.gateway.json_codec import dumps, loads
 
-NOTABLE = re.compile(rb'"usage"\s*:\s*\{|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]')
+NOTABLE = re.compile(
+    rb'"usage"\s*:\s*\{|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]'
+    rb'|"reasoning_content"\s*:\s*"|"tool_calls"\s*:\s*\['
+)
 """Only lines with one of these are parsed. Inside a JSON string the quotes are escaped."""
 MODEL_FIELD = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -21,6 +24,8 @@ class StreamRelay:
     def __init__(self, requested_model: str) -> None:
         self.usage = Usage()
         self.finish_reason: str | None = None
+        self._thoughts: list[str] = []
+        self._call_ids: list[str] = []
         self.done = False
         self.failure: UpstreamFailure | None = None
         self._tail = b""
@@ -60,6 +65,13 @@ class StreamRelay:
                 rest += (b"\n" if rest else b"") + b"data: [DONE]\n\n"
         return rest
 
+    def message(self) -> dict[str, Any]:
+        """What the next request may need of the message that went by."""
+        return {
+            "tool_calls": [{"id": call_id} for call_id in self._call_ids],
+            "reasoning_content": "".join(self._thoughts),
+        }
+
     def _note(self, line: bytes) -> bool:
         """Read what matters in one data line; True when it is an error."""
         if self._upstream_field is None:
@@ -83,7 +95,18 @@ class StreamRelay:
         if isinstance(event.get("usage"), dict):
             self.usage = Usage.of(event["usage"])
         for choice in event.get("choices") or ():
-            finish = choice.get("finish_reason") if isinstance(choice, dict) else None
-            if isinstance(finish, str):
-                self.finish_reason = finish
+            if isinstance(choice, dict):
+                self._note_choice(choice)
         return False
+
+    def _note_choice(self, choice: dict[str, Any]) -> None:
+        if isinstance(choice.get("finish_reason"), str):
+            self.finish_reason = choice["finish_reason"]
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            return
+        if isinstance(delta.get("reasoning_content"), str):
+            self._thoughts.append(delta["reasoning_content"])
+        for call in delta.get("tool_calls") or ():
+            if isinstance(call, dict) and isinstance(call.get("id"), str):
+                self._call_ids.append(call["id"])
