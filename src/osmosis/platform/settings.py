@@ -22,7 +22,9 @@ ENV_PREFIX = "OSMOSIS_"
 class Settings(BaseModel):
     """The server's configuration. Frozen: what a process started with is what it runs with."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
 
     data_dir: Path = Field(Path("~/.osmosis/server"))
     """Everything the server keeps: database, git, datasets, runs, keys, logs. Mode 0700."""

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Job
 from osmosis.platform.jobs.process import JobProcessError, run_process
-from osmosis.platform.jobs.service import JobKind
+from osmosis.platform.jobs.service import JobKind, Jobs
 from osmosis.platform.platform import Platform
 from osmosis.platform.processes import start_time
 from osmosis.platform.settings import Settings
@@ -134,6 +134,23 @@ async def test_an_expired_lease_is_run_again_and_a_hopeless_one_given_up(
     await until(lambda: len(outcomes.results) == len(outcomes.failures) == 1)
     assert outcomes.results == [{"twice": 8}]
     assert "lost again and again" in outcomes.failures[0]
+
+
+async def test_a_restarted_server_does_not_wait_for_the_leases_of_its_earlier_life(
+    platform: Platform, outcomes: Outcomes
+) -> None:
+    far = utc_now() + timedelta(hours=1)
+    held = {"status": "running", "lease_token": "t", "lease_owner": "dead", "tries": 1}
+    async with platform.db.write() as session:
+        session.add(
+            Job(kind="next-life", subject_id="s", payload={"n": 4}, lease_expires_at=far, **held)
+        )
+    restarted = Jobs(platform.settings, platform.db, platform.events)
+    restarted.register(JobKind("next-life", "job_double", outcomes.result, outcomes.failure))
+    running = asyncio.create_task(restarted.run())
+    await until(lambda: len(outcomes.results) == 1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_job_whose_lease_was_taken_applies_nothing(

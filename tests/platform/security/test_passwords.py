@@ -55,3 +55,12 @@ async def test_guessing_is_slowed_down(anonymous: httpx.AsyncClient) -> None:
     form = {"email": "a@b.test", "password": "x" * 20}
     answers = [await anonymous.post("/login", data=form) for _ in range(pages.PASSWORD_TRIES + 1)]
     assert [answer.status_code for answer in answers[-2:]] == [403, 429]
+
+
+async def test_a_new_password_ends_the_sessions_of_the_old_one(
+    platform: Platform, page_client: httpx.AsyncClient
+) -> None:
+    assert (await page_client.get("/device")).status_code == 200
+    async with platform.db.write() as session:
+        await service.set_admin(session, PASSWORD)
+    assert (await page_client.get("/device")).status_code == 303

@@ -51,11 +51,11 @@ async def login(
             )
         return answer
     async with platform.db.write() as session:
-        user_id = await redeem_login_code(session, code)
-    if user_id is None:
+        user = await redeem_login_code(session, code)
+    if user is None:
         problem = "This link was used before or is too old. Ask for a fresh one."
         return await _login_page(platform, next, problem, status=403)
-    return _signed_in(request, user_id, next or request.cookies.get(NEXT_COOKIE, ""))
+    return _signed_in(request, user, next or request.cookies.get(NEXT_COOKIE, ""))
 
 
 @router.post("/login")
@@ -73,7 +73,7 @@ async def login_with_password(
     stored = user.password_hash if user else None
     if not await run_in_threadpool(check_password, password, stored) or user is None:
         return await _login_page(platform, next, "Email or password is wrong.", status=403)
-    return _signed_in(request, user.id, next)
+    return _signed_in(request, user, next)
 
 
 @router.post("/logout")
@@ -124,10 +124,10 @@ def _slow_down_guessing() -> None:
     _password_tries.append(now)
 
 
-def _signed_in(request: Request, user_id: str, next_path: str) -> Response:
+def _signed_in(request: Request, user: User, next_path: str) -> Response:
     answer = RedirectResponse(local_path(next_path), status_code=303)
     answer.delete_cookie(NEXT_COOKIE)
-    sign_in(request, answer, user_id)
+    sign_in(request, answer, user)
     return answer
 
 

@@ -89,6 +89,7 @@ class Jobs:
         """Lease and run jobs until cancelled; cancelling ends their processes."""
         running: set[asyncio.Task[None]] = set()
         look_s = min(IDLE_LOOK_S, self._settings.job_lease_s)
+        await self._void_leases_of_an_earlier_life()
         try:
             while True:
                 mark = self._events.mark()
@@ -105,6 +106,17 @@ class Jobs:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    async def _void_leases_of_an_earlier_life(self) -> None:
+        """On SQLite one server owns the data directory, so no lease is anybody else's."""
+        if self._db.engine.dialect.name != "sqlite":
+            return
+        async with self._db.write() as session:
+            await session.execute(
+                update(Job)
+                .where(Job.status == "running", Job.lease_owner != self._owner)
+                .values(lease_expires_at=utc_now())
+            )
 
     async def _lease(self) -> Job | None:
         """Take the oldest job that is free; None when there is none."""

@@ -28,8 +28,8 @@ async def create_login_code(session: AsyncSession, user_id: str, *, lifetime_s: 
     return code
 
 
-async def redeem_login_code(session: AsyncSession, code: str) -> str | None:
-    """The user of a fresh code, which is used up by this; None when it is not good."""
+async def redeem_login_code(session: AsyncSession, code: str) -> User | None:
+    """The person of a fresh code, which is used up by this; None when it is not good."""
     now = utc_now()
     used = await session.execute(
         update(LoginLink)
@@ -41,15 +41,16 @@ async def redeem_login_code(session: AsyncSession, code: str) -> str | None:
         .values(used_at=now)
         .returning(LoginLink.user_id)
     )
-    return used.scalar_one_or_none()
+    user_id = used.scalar_one_or_none()
+    return await session.get(User, user_id) if user_id else None
 
 
-def sign_in(request: Request, response: Response, user_id: str) -> None:
-    """Give the browser a session."""
+def sign_in(request: Request, response: Response, user: User) -> None:
+    """Give the browser a session; it ends when the person's password changes."""
     platform = request.app.state.platform
     response.set_cookie(
         SESSION_COOKIE,
-        platform.signer.sign(PURPOSE, user_id),
+        platform.signer.sign(PURPOSE, [user.id, _password_mark(user)]),
         max_age=platform.settings.page_session_s,
         httponly=True,
         samesite="lax",
@@ -68,12 +69,19 @@ async def page_user(request: Request) -> Principal | None:
     cookie = request.cookies.get(SESSION_COOKIE)
     if not cookie:
         return None
-    user_id = platform.signer.read(PURPOSE, cookie, max_age_s=platform.settings.page_session_s)
-    if not isinstance(user_id, str):
+    signed = platform.signer.read(PURPOSE, cookie, max_age_s=platform.settings.page_session_s)
+    if signed is None:
         return None
+    user_id, password_mark = signed
     async with platform.db.read() as session:
         user = await session.get(User, user_id)
-    return principal_from(user) if user else None
+    if user is None or password_mark != _password_mark(user):
+        return None
+    return principal_from(user)
+
+
+def _password_mark(user: User) -> str:
+    return digest(user.password_hash or "")[:16]
 
 
 async def require_page_user(request: Request) -> Principal:
