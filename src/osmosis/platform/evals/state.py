@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
@@ -15,11 +15,13 @@ from osmosis.platform.runners.writers import SegmentWriters
 
 @dataclass(frozen=True)
 class RunState:
-    """Open segment writers, summaries of running runs, counts of log lines. All can be lost."""
+    """Segment writers, summaries, line counts, known workers: all of it can be lost."""
 
     writers: SegmentWriters
     numbers: Numbers
     logs: RunLogs
+    workers: dict[str, float] = field(default_factory=dict[str, float])
+    """Digests of worker tokens, and until when each is trusted without a look-up."""
 
 
 def install_run_state(app: FastAPI, platform: Platform) -> RunState:

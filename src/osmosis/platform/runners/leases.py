@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import Connection, and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.platform.db.base import utc_now
@@ -122,7 +122,36 @@ async def leased_run(
     return run
 
 
-def holds(run: Run, lease_token: str | None) -> bool:
+class LeasedRow(NamedTuple):
+    """What taking in records needs to know of a run."""
+
+    status: str
+    lease_token: str | None
+    stop_requested_at: datetime | None
+    selected_rows: int
+    n: int
+    pass_threshold: float
+
+
+_LEASED_ROW = (
+    select(*(getattr(Run, name) for name in LeasedRow._fields))
+    .where(Run.id == bindparam("leased_run"))
+    .with_for_update()
+)
+
+
+def leased_row(connection: Connection, run_id: str, lease_token: str | None) -> LeasedRow:
+    """As :func:`leased_run`, locked, for a plain connection."""
+    found = connection.execute(_LEASED_ROW, {"leased_run": run_id}).first()
+    if found is None:
+        raise LeaseLost(run_id)
+    run = LeasedRow(*found)
+    if run.status != "running" or not holds(run, lease_token):
+        raise LeaseLost(run_id)
+    return run
+
+
+def holds(run: Run | LeasedRow, lease_token: str | None) -> bool:
     """Whether the token is the run's present one."""
     return (
         run.lease_token is not None

@@ -9,18 +9,18 @@ and changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import insert, select, tuple_, update
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Connection, bindparam, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, Sample
 from osmosis.platform.evals.lifecycle import run_topic
 from osmosis.platform.platform import Platform
-from osmosis.platform.runners.leases import leased_run
+from osmosis.platform.runners.leases import LeasedRow, LeaseLost, leased_row, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
 from osmosis.platform.segments import SegmentWriter, encode_entry
 from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed
@@ -28,10 +28,34 @@ from osmosis.wire.runner import RecordsAck
 from osmosis.wire.samples import SampleRecord
 
 MAX_ERROR_CHARS = 32_768
-# SQLite takes 32,766 parameters in a statement; two go to each key.
-KEYS_PER_QUERY = 8_000
 
 Key = tuple[int, int]
+
+COUNTERS = (
+    "sample_count",
+    "success_count",
+    "failed_count",
+    "skipped_count",
+    "graded_count",
+    "passed_count",
+    "reward_sum",
+    "tokens_sum",
+    "judge_tokens_sum",
+    "cost_sum",
+    "cost_unknown_count",
+)
+
+_INSERTS = {
+    name: dialect_insert(Sample)
+    .on_conflict_do_nothing()
+    .returning(Sample.row_index, Sample.run_index)
+    for name, dialect_insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
+}
+_COUNT = (
+    update(Run)
+    .where(Run.id == bindparam("counted_run"))
+    .values(claims=1, **{name: getattr(Run, name) + bindparam(name) for name in COUNTERS})
+)
 
 
 class StorageFailed(OsmosisError):
@@ -55,24 +79,24 @@ async def take_records(
 ) -> RecordsAck:
     """Store a batch (NDJSON of :class:`SampleRecord`); returns once it is committed."""
     records = parse_records(body)
-    async with platform.db.read() as session:
-        run = await leased_run(session, run_id, lease_token)
-        check_range(run, records)
-        known = await _known(session, run_id, records)
-    fresh = {
-        (record.row_index, record.run_index): record
-        for record in records
-        if (record.row_index, record.run_index) not in known
-    }
-    stop = run.stop_requested_at is not None
-    inserted = 0
-    if fresh:
-        try:
-            rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, [*fresh.values()])
-        except OSError as error:
-            raise StorageFailed(error) from error
-        inserted, stop = await _insert(platform, run_id, lease_token, fresh, rows)
-        platform.events.publish(run_topic(run_id))
+    fresh = {(record.row_index, record.run_index): record for record in records}
+    if not writers.knows(run_id, lease_token):
+        # The first batch of a lease: nothing is written for a worker that lost the run.
+        async with platform.db.read() as session:
+            await leased_run(session, run_id, lease_token)
+        writers.remember(run_id, lease_token)
+    try:
+        rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, [*fresh.values()])
+    except OSError as error:
+        raise StorageFailed(error) from error
+    try:
+        inserted, stop = await platform.db.transact(
+            lambda connection: _insert(connection, run_id, lease_token, fresh, rows)
+        )
+    except LeaseLost:
+        writers.close(run_id)
+        raise
+    platform.events.publish(run_topic(run_id))
     return RecordsAck(accepted=inserted, duplicates=len(records) - inserted, stop=stop)
 
 
@@ -96,7 +120,7 @@ def parse_records(body: bytes) -> list[SampleRecord]:
     return records
 
 
-def check_range(run: Run, records: Sequence[SampleRecord]) -> None:
+def check_range(run: LeasedRow, records: Iterable[SampleRecord]) -> None:
     """Refuse records of samples that the run does not have."""
     for record in records:
         if record.row_index >= run.selected_rows or record.run_index >= run.n:
@@ -104,19 +128,6 @@ def check_range(run: Run, records: Sequence[SampleRecord]) -> None:
                 f"The run has {run.selected_rows} rows of {run.n} samples each; there is no "
                 f"sample (row {record.row_index}, run {record.run_index})."
             )
-
-
-async def _known(session: AsyncSession, run_id: str, records: Sequence[SampleRecord]) -> set[Key]:
-    """Which of the samples are recorded already."""
-    keys = [(record.row_index, record.run_index) for record in records]
-    known: set[Key] = set()
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        some = keys[start : start + KEYS_PER_QUERY]
-        query = select(Sample.row_index, Sample.run_index).where(
-            Sample.run_id == run_id, tuple_(Sample.row_index, Sample.run_index).in_(some)
-        )
-        known.update((row, index) for row, index in await session.execute(query))
-    return known
 
 
 def _store(
@@ -180,51 +191,33 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
     }
 
 
-async def _insert(
-    platform: Platform,
+def _insert(
+    connection: Connection,
     run_id: str,
     lease_token: str | None,
     fresh: dict[Key, SampleRecord],
     rows: list[dict[str, Any]],
 ) -> tuple[int, bool]:
-    """Insert what is still new and count it; returns how many, and whether to stop."""
-    async with platform.db.write() as session:
-        run = await leased_run(session, run_id, lease_token, lock=True)
-        known = await _known(session, run_id, list(fresh.values()))
-        new = [row for row in rows if (row["row_index"], row["run_index"]) not in known]
-        if new:
-            await session.execute(insert(Sample), new)
-            counted = [fresh[row["row_index"], row["run_index"]] for row in new]
-            deltas = count_deltas(counted, run.pass_threshold)
-            values: dict[str, Any] = {
-                name: getattr(Run, name) + delta for name, delta in deltas.items() if delta
-            }
-            await session.execute(
-                update(Run)
-                .where(Run.id == run_id)
-                .values(claims=1, **values)
-                .execution_options(synchronize_session=False)
-            )
-        return len(new), run.stop_requested_at is not None
+    """Insert what is new and count it; returns how many, and whether to stop.
+
+    The row of the run is locked first, so batches of one run follow each other; the unique index
+    then says which samples are new.
+    """
+    run = leased_row(connection, run_id, lease_token)
+    check_range(run, fresh.values())
+    new: list[SampleRecord] = []
+    if rows:
+        returned = connection.execute(_INSERTS[connection.dialect.name], rows)
+        new = [fresh[row_index, run_index] for row_index, run_index in returned]
+    if new:
+        deltas = count_deltas(new, run.pass_threshold)
+        connection.execute(_COUNT, {"counted_run": run_id, **deltas})
+    return len(new), run.stop_requested_at is not None
 
 
 def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:
     """By how much these samples move each counter of the run."""
-    deltas: dict[str, float] = dict.fromkeys(
-        (
-            "success_count",
-            "failed_count",
-            "skipped_count",
-            "graded_count",
-            "passed_count",
-            "reward_sum",
-            "tokens_sum",
-            "judge_tokens_sum",
-            "cost_sum",
-            "cost_unknown_count",
-        ),
-        0,
-    )
+    deltas: dict[str, float] = dict.fromkeys(COUNTERS, 0)
     deltas["sample_count"] = len(records)
     for record in records:
         deltas[f"{record.status}_count"] += 1

@@ -13,7 +13,7 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from osmosis.platform.db.models import Dataset, Repository, Run
-from osmosis.platform.deps import CurrentPlatform, CurrentWorker, require_worker
+from osmosis.platform.deps import CurrentPlatform
 from osmosis.platform.evals.lifecycle import CLAIMABLE
 from osmosis.platform.evals.places import artifacts_dir
 from osmosis.platform.evals.state import CurrentRuns, RunState
@@ -27,6 +27,7 @@ from osmosis.platform.runners.reaper import reap
 from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
+from osmosis.platform.runners.workers import known_worker
 from osmosis.wire.errors import NotFound, OsmosisError, RunFailed
 from osmosis.wire.runner import (
     LEASE_HEADER,
@@ -45,7 +46,7 @@ NDJSON = "application/x-ndjson"
 
 log = logging.getLogger("osmosis.platform")
 
-router = APIRouter(prefix="/api/runner", dependencies=[Depends(require_worker)])
+router = APIRouter(prefix="/api/runner", dependencies=[Depends(known_worker)])
 
 Lease = Annotated[str | None, Header(alias=LEASE_HEADER)]
 
@@ -68,7 +69,7 @@ def setup(app: FastAPI, platform: Platform) -> None:
 
 @router.post("/claim", response_model=None)
 async def claim(
-    body: ClaimRequest, platform: CurrentPlatform, worker: CurrentWorker, runs: CurrentRuns
+    body: ClaimRequest, platform: CurrentPlatform, runs: CurrentRuns
 ) -> Claim | Response:
     deadline = time.monotonic() + body.wait_s
     while True:
@@ -132,14 +133,14 @@ async def done(
     return StreamingResponse(recorded_keys(platform, run_id), media_type=NDJSON)
 
 
-@router.post("/runs/{run_id}/records")
+@router.post("/runs/{run_id}/records", responses={200: {"model": RecordsAck}})
 async def records(
     run_id: str,
     request: Request,
     platform: CurrentPlatform,
     runs: CurrentRuns,
     x_osmosis_lease: Lease = None,
-) -> RecordsAck:
+) -> Response:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -147,7 +148,8 @@ async def records(
             raise BatchTooLarge(
                 f"The batch is larger than {RECORDS_BYTES // 2**20} MiB; send fewer records."
             )
-    return await take_records(platform, runs.writers, run_id, x_osmosis_lease, bytes(body))
+    ack = await take_records(platform, runs.writers, run_id, x_osmosis_lease, bytes(body))
+    return Response(ack.model_dump_json(), media_type="application/json")
 
 
 @router.post("/runs/{run_id}/logs")
