@@ -20,7 +20,7 @@ from osmosis.cli.commands.options import (
     yes_flag,
 )
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation, Section
-from osmosis.cli.output.format import count, moment, plural, size, text
+from osmosis.cli.output.format import count, minute, moment, plural, size, text
 from osmosis.cli.output.messages import warn
 from osmosis.cli.output.progress import upload_progress
 from osmosis.cli.output.questions import confirm
@@ -87,7 +87,7 @@ def list_datasets(limit: int | None, everything: bool) -> Listing:
             Column("Status", lambda d: text(d.get("status")), kind="status"),
             Column("Rows", lambda d: count(d.get("row_count")), justify="right"),
             Column("Size", lambda d: size(d.get("file_size")), justify="right"),
-            Column("Uploaded", lambda d: moment(d.get("created_at"))),
+            Column("Uploaded", lambda d: minute(d.get("created_at")), kind="time"),
             Column("Uploaded by", lambda d: text(d.get("creator_name"))),
         ),
         total_count=page.total_count,

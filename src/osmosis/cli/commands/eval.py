@@ -20,7 +20,7 @@ from osmosis.cli.commands.options import (
 )
 from osmosis.cli.evals.run_view import TERMINAL, part, run_detail, status_text, summary
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation
-from osmosis.cli.output.format import moment, name_of, number, one_line, percent, text
+from osmosis.cli.output.format import minute, moment, name_of, number, one_line, percent, text
 from osmosis.cli.output.messages import note, show_note, warn
 from osmosis.cli.output.mode import output
 from osmosis.cli.output.questions import confirm
@@ -126,7 +126,7 @@ def list_runs(limit: int | None, everything: bool) -> Listing:
             Column("Model", lambda r: name_of(r.get("model"))),
             Column("Reward", lambda r: number(part(r, "results").get("score"), 2), "right"),
             Column("Passed", _pass_rate, "right"),
-            Column("Submitted", lambda r: moment(r.get("created_at"))),
+            Column("Submitted", lambda r: minute(r.get("created_at")), kind="time"),
             Column("Submitted by", lambda r: text(r.get("creator_name"))),
         ),
         total_count=page.total_count,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from osmosis.client.api import LogPage
 
 COLUMNS = (
-    Column("Time", lambda e: moment(e.get("timestamp")), kind="dim"),
+    Column("Time", lambda e: moment(e.get("timestamp")), kind="time"),
     Column("Level", lambda e: text(e.get("level"))),
     Column("Step", lambda e: text(e.get("step"))),
     Column("Message", lambda e: text(e.get("message"))),

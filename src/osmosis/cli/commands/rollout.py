@@ -6,7 +6,7 @@ import click
 
 from osmosis.cli.commands.options import group, paging, paging_flags
 from osmosis.cli.output import Column, Listing, NextStep, Operation
-from osmosis.cli.output.format import moment, text
+from osmosis.cli.output.format import minute, text
 from osmosis.cli.session import session
 from osmosis.workspace.scaffold import create_rollout
 
@@ -43,7 +43,11 @@ def list_rollouts(branch: str | None, limit: int | None, everything: bool) -> Li
         columns=(
             Column("Name", lambda r: text(r.get("name")), kind="name"),
             Column("Commit", lambda r: text(str(r.get("last_synced_commit_sha") or "")[:7])),
-            Column("Synced", lambda r: moment(r.get("last_synced_at") or r.get("created_at"))),
+            Column(
+                "Synced",
+                lambda r: minute(r.get("last_synced_at") or r.get("created_at")),
+                kind="time",
+            ),
             Column("Repository", lambda r: text(r.get("repo_full_name")), kind="dim"),
             Column("Description", lambda r: text(r.get("description"))),
         ),

@@ -10,7 +10,7 @@ import click
 
 from osmosis.cli.commands.options import group, paging, paging_flags, yes_flag
 from osmosis.cli.output import Column, Listing, NextStep, Operation
-from osmosis.cli.output.format import moment, text
+from osmosis.cli.output.format import minute, text
 from osmosis.cli.output.questions import ask_hidden, confirm
 from osmosis.cli.session import session
 from osmosis.wire.errors import (
@@ -69,7 +69,7 @@ def list_secrets(scope: str, limit: int | None, everything: bool) -> Listing:
         columns=(
             Column("Name", lambda s: text(s.get("name")), kind="name"),
             Column("Scope", lambda s: text(s.get("scope"))),
-            Column("Updated", lambda s: moment(s.get("updated_at"))),
+            Column("Updated", lambda s: minute(s.get("updated_at")), kind="time"),
             Column("Updated by", lambda s: text(s.get("updater_name") or s.get("creator_name"))),
         ),
         total_count=page.total_count,

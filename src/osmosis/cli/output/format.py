@@ -27,6 +27,12 @@ def moment(value: Any) -> str:
     return parsed.astimezone().strftime("%Y-%m-%d %H:%M:%S") if parsed else NOTHING
 
 
+def minute(value: Any) -> str:
+    """An ISO time in local time, to the minute: for lists."""
+    parsed = parse_time(value)
+    return parsed.astimezone().strftime("%Y-%m-%d %H:%M") if parsed else NOTHING
+
+
 def parse_time(value: Any) -> datetime | None:
     if not isinstance(value, str) or not value:
         return None

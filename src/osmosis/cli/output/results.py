@@ -16,13 +16,14 @@ Justify = Literal["left", "right"]
 class Column:
     """One column of a list for people: its header and how an item fills it.
 
-    ``kind`` chooses a style: ``name`` stands out, ``status`` is coloured by its meaning.
+    ``kind`` chooses a style: ``name`` stands out, ``status`` is coloured by its
+    meaning; these and ``time`` are never broken over lines.
     """
 
     header: str
     cell: Callable[[Item], str]
     justify: Justify = "left"
-    kind: Literal["", "name", "status", "dim"] = ""
+    kind: Literal["", "name", "status", "time", "dim"] = ""
 
 
 @dataclass(frozen=True)

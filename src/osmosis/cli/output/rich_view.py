@@ -57,7 +57,12 @@ def _listing(screen: Console, result: Listing) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in result.columns:
-        table.add_column(column.header, justify=column.justify, overflow="fold")
+        table.add_column(
+            column.header,
+            justify=column.justify,
+            overflow="fold",
+            no_wrap=column.kind in ("name", "status", "time"),
+        )
     for item in result.shown:
         table.add_row(*(_cell(column, item) for column in result.columns))
     screen.print(table)
