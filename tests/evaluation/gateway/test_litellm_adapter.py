@@ -117,8 +117,11 @@ async def test_tools_and_a_streaming_client(make_claude, anthropic):
 async def test_one_retry_layer_and_hits_equal_the_record(make_claude, anthropic):
     bench = await make_claude(advanced={"max_retries": 2})
     anthropic.answers = [(529, "overloaded"), (500, "oops"), (429, "slow"), (500, "never")]
-    status, _, headers = await bench.post()
+    system = {"role": "system", "content": "be brief"}
+    status, _, headers = await bench.post({"messages": [system, *HELLO]})
     assert status == 429
+    assert anthropic.bodies[0]["system"]
+    assert anthropic.bodies[0] == anthropic.bodies[2]
     assert headers["x-should-retry"] == "false"
     (call,) = bench.session.calls
     assert call.upstream_requests == len(anthropic.bodies) == 3

@@ -13,6 +13,7 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -175,7 +176,8 @@ class LiteLLMModel:
     async def complete(self, chat: ChatRequest) -> Reply:
         litellm = self._litellm or await self.prepare()
         body = {
-            key: value
+            # Copied, for LiteLLM edits messages in place and another attempt may follow.
+            key: deepcopy(value)
             for key, value in chat.body.items()
             if key not in ("model", "stream", "stream_options")
         }
