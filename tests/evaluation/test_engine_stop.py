@@ -66,3 +66,17 @@ async def test_a_stop_set_before_the_start_starts_nothing(world, tmp_path):
     )
     assert outcome.status == "stopped"
     assert world.lives == []
+
+
+async def test_a_stop_does_not_wait_for_a_sink_that_takes_nothing(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("osmosis.evaluation.engine.STOP_GRACE_S", 0.1)
+    stop, sink = asyncio.Event(), MemorySink()
+    sink.gate.clear()
+    task = asyncio.create_task(
+        evaluate(plan(tmp_path), rows(*["reward 1"] * 9), set(), sink, stop, parts=world.parts())
+    )
+    await until(lambda: len(world.started_prompts) >= 4)
+    stop.set()
+    async with asyncio.timeout(5):
+        outcome = await task
+    assert outcome.status == "stopped"

@@ -14,18 +14,6 @@ MANY_SAMPLES = 20
 """From here on a run one sample at a time deserves a hint."""
 
 
-def advertised_capacity(health: Mapping[str, Any]) -> int | None:
-    """What the rollout says it can take: rollout-protocol.md §2.5; None is "no cap"."""
-    concurrency = health.get("concurrency")
-    candidates = [health.get("max_queue_depth")]
-    if isinstance(concurrency, Mapping):
-        candidates.append(concurrency.get("max_concurrent"))
-    for value in candidates:
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
-
-
 def samples_in_flight(plan: EvaluationPlan, advertised: int | None) -> int:
     return plan.batch_size if advertised is None else min(plan.batch_size, advertised)
 
@@ -37,7 +25,7 @@ def effective_values(
     model: Mapping[str, Any],
 ) -> dict[str, Any]:
     """For ``Sink.effective``: plain JSON, no secret."""
-    advertised = advertised_capacity(process.health)
+    advertised = process.max_concurrent
     return {
         "batch_size": plan.batch_size,
         "advertised_max_concurrent": advertised,

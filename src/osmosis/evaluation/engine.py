@@ -35,7 +35,6 @@ from osmosis.evaluation.driver import (
     drive,
 )
 from osmosis.evaluation.effective import (
-    advertised_capacity,
     effective_values,
     samples_in_flight,
     warn_about_limits,
@@ -213,7 +212,7 @@ class Evaluation:
         plan = self._plan
         process, environment = self._started.all()
         model = self._gateway.describe()
-        advertised = advertised_capacity(process.health)
+        advertised = process.max_concurrent
         in_flight = samples_in_flight(plan, advertised)
         await self._sink.effective(effective_values(plan, process, environment, model))
         warn_about_limits(plan, advertised, self._sink)
@@ -235,7 +234,8 @@ class Evaluation:
             asyncio.create_task(self._report_progress()),
         ]
         try:
-            await asyncio.gather(*self._lanes)
+            # A stop may cancel lanes one by one; what else they end with, they have told already.
+            await asyncio.gather(*self._lanes, return_exceptions=True)
         finally:
             for task in (*beside, *self._lanes):
                 task.cancel()

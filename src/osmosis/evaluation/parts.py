@@ -29,9 +29,7 @@ class RolloutPart(Protocol):
 
     base_url: str
     max_concurrent: int | None
-    health: dict[str, Any]
     artifact_root: Path
-    pid: int
     exited: asyncio.Event
 
     def exit_description(self) -> str: ...

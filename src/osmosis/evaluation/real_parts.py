@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from osmosis.evaluation.environment import prepare_environment
+from osmosis.evaluation.gateway.app import Gateway
 from osmosis.evaluation.parts import OnOutput, Parts, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.rollout_process import RolloutProcess
 
 
 def real_parts() -> Parts:
     """uv environments, sandboxed rollout processes, and the gateway."""
-    from osmosis.evaluation.environment import prepare_environment
-    from osmosis.evaluation.gateway.app import Gateway
-
     return Parts(
         prepare_environment=prepare_environment,
         start_rollout=_start_rollout,
@@ -19,8 +21,6 @@ def real_parts() -> Parts:
 
 
 async def _start_rollout(
-    plan: EvaluationPlan, environment: object, sink: Sink, on_output: OnOutput
+    plan: EvaluationPlan, environment: Any, sink: Sink, on_output: OnOutput
 ) -> RolloutPart:
-    from osmosis.evaluation.rollout_process import RolloutProcess
-
     return await RolloutProcess.start(plan, environment, sink, on_sample_output=on_output)

@@ -1,0 +1,73 @@
+"""What a worker and its shard say to each other: lines of JSON over the shard's stdin and stdout.
+
+Downwards first one :class:`ShardJob` behind its length, then the words ``stop`` or ``abandon``;
+the end of the stream means that the worker is gone. Upwards one :class:`ShardState` whenever it
+changes, and at least every second as a sign of life.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from osmosis.wire.runner import Claim, Stage
+
+STOP = b"stop\n"
+"""End the run as its user asked, and report it stopped."""
+ABANDON = b"abandon\n"
+"""Let the run go: send what is graded, report nothing; somebody else will go on with it."""
+
+EXIT_REPORTED = 0
+"""The end of the run is reported to the platform."""
+EXIT_LEASE_LOST = 75
+EXIT_ABANDONED = 76
+LENGTH_BYTES = 8
+
+
+class ShardJob(BaseModel):
+    """Everything a shard needs. Holds the token and secret values: only ever sent over a pipe."""
+
+    url: str
+    token: str
+    claim: Claim
+    work_dir: str
+    cache_dir: str
+    private_dirs: list[str] = Field(default_factory=list)
+
+
+def frame(job: ShardJob) -> bytes:
+    """A job as it goes down the pipe."""
+    body = job.model_dump_json().encode()
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def read_job(descriptor: int) -> ShardJob | None:
+    """Wait for the job, and read not a byte beyond it; None when the worker went away."""
+    head = _read_exactly(descriptor, LENGTH_BYTES)
+    body = _read_exactly(descriptor, int.from_bytes(head, "big")) if head else None
+    return ShardJob.model_validate_json(body) if body else None
+
+
+def _read_exactly(descriptor: int, count: int) -> bytes | None:
+    chunks: list[bytes] = []
+    while count > 0:
+        chunk = os.read(descriptor, count)
+        if not chunk:
+            return None
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)
+
+
+class ShardState(BaseModel):
+    """What a shard is doing. ``acknowledged`` counts the records that the platform has."""
+
+    stage: Stage | None = None
+    in_flight: int | None = None
+    waiting_for: str | None = None
+    effective: dict[str, Any] | None = None
+    acknowledged: int = 0
+    finishing: bool = False
+    """The end of the run is being reported: the lease ends with it."""

@@ -1,0 +1,323 @@
+"""A shard: one process that executes one run. ``python -m osmosis.worker.shard PARENT_PID``.
+
+It is started ahead of need, imports everything, and waits on stdin for its job; so a claim
+starts in milliseconds. Its own stdout is the channel to the worker (``channel.py``); whatever
+else is printed in this process goes to ``shard.log`` in the run's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from osmosis.evaluation.engine import Progress, evaluate
+from osmosis.evaluation.plan import EvaluationPlan, Outcome
+from osmosis.evaluation.process_life import adopt_orphans, die_with_my_parent, shield_memory
+from osmosis.evaluation.real_parts import real_parts
+from osmosis.wire.errors import RunFailed
+from osmosis.wire.runner import FinishRequest, RunError, Stage
+from osmosis.worker.channel import (
+    ABANDON,
+    EXIT_ABANDONED,
+    EXIT_LEASE_LOST,
+    EXIT_REPORTED,
+    STOP,
+    ShardJob,
+    ShardState,
+    read_job,
+)
+from osmosis.worker.client import RunClient, RunnerClient
+from osmosis.worker.code_archive import unpack
+from osmosis.worker.done_set import DoneSet
+from osmosis.worker.errors import LeaseLost, Refused, Unavailable
+from osmosis.worker.http_sink import HttpSink
+from osmosis.worker.row_file import RowFile
+from osmosis.workspace.advanced import AdvancedSection
+
+SIGN_OF_LIFE_S = 1.0
+RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+BROKEN_DOWNLOADS = 5
+ABANDON_FLUSH_S = 2.0
+
+
+class Reporter:
+    """Tells the worker, over the channel, how the shard is doing."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.state = ShardState()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_alive())
+
+    def stage(self, stage: Stage) -> None:
+        self.state.stage = stage
+        self.send()
+
+    def effective(self, values: dict[str, Any]) -> None:
+        self.state.effective = {**(self.state.effective or {}), **values}
+        self.send()
+
+    def progress(self, progress: Progress) -> None:
+        self.state.in_flight = progress.in_flight
+        self.state.waiting_for = progress.waiting_for
+
+    def acknowledged(self, count: int) -> None:
+        self.state.acknowledged += count
+
+    def finishing(self) -> None:
+        self.state.finishing = True
+        self.send()
+
+    def send(self) -> None:
+        line = self.state.model_dump_json(exclude_none=True).encode() + b"\n"
+        # A worker that does not listen must not hold the run up: the next sign comes in a second.
+        with suppress(BrokenPipeError, BlockingIOError):
+            os.write(self._descriptor, line)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            self.send()
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+
+
+class Shard:
+    """One job, from its claim to its reported end."""
+
+    def __init__(self, job: ShardJob, client: RunnerClient, reporter: Reporter) -> None:
+        self._job = job
+        self._spec = job.claim.spec
+        self._run: RunClient = client.run(self._spec.run_id, job.claim.lease_token)
+        self._reporter = reporter
+        self._work_dir = Path(job.work_dir)
+        self._stop = asyncio.Event()
+        self._abandoned = False
+        self._sink = HttpSink(
+            self._run,
+            on_stage=reporter.stage,
+            on_effective=reporter.effective,
+            on_acknowledged=reporter.acknowledged,
+            on_stop=self._stop.set,
+            on_lease_lost=self._stop.set,
+        )
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def abandon(self) -> None:
+        self._abandoned = True
+        self._stop.set()
+
+    async def execute(self) -> int:
+        """The process's exit status."""
+        self._sink.start()
+        try:
+            outcome = await self._outcome()
+            if self._abandoned:
+                with suppress(TimeoutError, RunFailed):
+                    async with asyncio.timeout(ABANDON_FLUSH_S):
+                        await self._sink.flush()
+                return EXIT_ABANDONED
+            await self._finish(outcome)
+        except LeaseLost:
+            return EXIT_LEASE_LOST
+        finally:
+            await self._sink.close()
+        return EXIT_REPORTED
+
+    async def _outcome(self) -> Outcome:
+        fetching = asyncio.create_task(self._fetch())
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not fetching.done():
+                return Outcome("stopped", stop_reason="user")
+            rows, done = fetching.result()
+        except RunFailed as error:
+            self._sink.log("error", "run", error.message, {"kind": error.kind})
+            return Outcome(
+                "failed", RunError(kind=error.kind, message=error.message, hint=error.hint)
+            )
+        finally:
+            stopping.cancel()
+            fetching.cancel()
+            await asyncio.gather(stopping, fetching, return_exceptions=True)
+        return await evaluate(
+            self._plan(),
+            rows,
+            done,
+            self._sink,
+            self._stop,
+            parts=real_parts(),
+            on_progress=self._reporter.progress,
+        )
+
+    async def _fetch(self) -> tuple[RowFile, DoneSet]:
+        """The code, the samples that are done, and rows that are on their way."""
+        await self._sink.stage("cloning")
+        archive, row_path = self._work_dir / "code.tar", self._work_dir / "rows.ndjson"
+        downloading_rows = asyncio.create_task(
+            self._download("rows", row_path, "dataset_unreadable")
+        )
+        # Its error is told by whoever waits for a row; nobody may be there to wait.
+        downloading_rows.add_done_callback(lambda task: task.cancelled() or task.exception())
+        done, _ = await asyncio.gather(
+            self._done(), self._download("code", archive, "code_unavailable")
+        )
+        left_out = await asyncio.to_thread(unpack, archive, self._work_dir / "code")
+        archive.unlink(missing_ok=True)
+        if left_out:
+            self._sink.log(
+                "warning",
+                "cloning",
+                f"{len(left_out)} entries of the repository were left out.",
+                {"entries": left_out[:20]},
+            )
+        return RowFile(row_path, downloading_rows), done
+
+    async def _done(self) -> DoneSet:
+        delay_s = RETRY_FIRST_S
+        while True:
+            done = DoneSet(self._spec.n)
+            try:
+                async for row_index, run_index in self._run.done():
+                    done.add(row_index, run_index)
+            except Unavailable:
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, RETRY_MOST_S)
+            else:
+                return done
+
+    async def _download(self, what: str, target: Path, kind: str) -> None:
+        """Fetch a stream whole. One that keeps breaking is broken at its source."""
+        for attempt in range(BROKEN_DOWNLOADS):
+            try:
+                await self._run.download(what, target)
+            except Refused as error:
+                raise RunFailed(kind, error.message, hint=error.hint) from error
+            except Unavailable as error:
+                if attempt == BROKEN_DOWNLOADS - 1:
+                    raise RunFailed(
+                        kind, f"The {what} of the run could not be fetched: {error}"
+                    ) from error
+                await asyncio.sleep(min(RETRY_FIRST_S * 2**attempt, RETRY_MOST_S))
+            else:
+                return
+
+    async def _finish(self, outcome: Outcome) -> None:
+        request = FinishRequest(
+            status=outcome.status,  # type: ignore[arg-type]  # Outcome's status is a plain str
+            stop_reason=outcome.stop_reason,
+            error=outcome.error,
+            effective=self._reporter.state.effective or {},
+        )
+        self._reporter.finishing()
+        delay_s = RETRY_FIRST_S
+        while True:
+            if self._sink.lease_lost:
+                raise LeaseLost("the run belongs to another worker now")
+            try:
+                await self._run.finish(request)
+                return
+            except Unavailable:
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, RETRY_MOST_S)
+
+    def _plan(self) -> EvaluationPlan:
+        spec = self._spec
+        return EvaluationPlan(
+            run_id=spec.run_id,
+            name=spec.name,
+            code_dir=self._work_dir / "code",
+            work_dir=self._work_dir / "run",
+            cache_dir=Path(self._job.cache_dir),
+            rollout=spec.rollout,
+            entrypoint=spec.entrypoint,
+            model_path=spec.model_path,
+            n=spec.n,
+            batch_size=spec.batch_size,
+            pass_threshold=spec.pass_threshold,
+            agent_workflow_timeout_s=spec.agent_workflow_timeout_s,
+            grader_timeout_s=spec.grader_timeout_s,
+            selected_rows=spec.selected_rows,
+            advanced=AdvancedSection.model_validate(spec.advanced),
+            env=spec.env,
+            secrets=spec.secrets,
+            endpoints=tuple(spec.endpoints),
+            private_dirs=tuple(Path(path) for path in self._job.private_dirs),
+        )
+
+
+def main() -> None:
+    """Wait for a job, execute it, exit with what became of it."""
+    if len(sys.argv) > 1:
+        die_with_my_parent(int(sys.argv[1]))
+    adopt_orphans()
+    shield_memory()
+    job = read_job(0)
+    if job is None:
+        return
+    work_dir = Path(job.work_dir)
+    (work_dir / "run").mkdir(parents=True, exist_ok=True)
+    channel = os.dup(1)
+    os.set_blocking(channel, False)
+    _print_to(work_dir.parent / "shard.log")
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        status = uvloop.run(_execute(job, channel))
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    # Threads of a hung download or a left-over executor must not keep the process.
+    sys.stderr.flush()
+    os._exit(status)
+
+
+async def _execute(job: ShardJob, channel: int) -> int:
+    reporter = Reporter(channel)
+    reporter.start()
+    client = RunnerClient(job.url, job.token)
+    shard = Shard(job, client, reporter)
+    listening = asyncio.create_task(_listen(shard))
+    try:
+        status = await shard.execute()
+        reporter.send()
+        return status
+    finally:
+        listening.cancel()
+        await client.close()
+
+
+async def _listen(shard: Shard) -> None:
+    """Obey the worker's words; without a worker there is nothing to live for."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+    )
+    while line := await reader.readline():
+        if line == STOP:
+            shard.stop()
+        elif line == ABANDON:
+            shard.abandon()
+    os._exit(EXIT_ABANDONED)
+
+
+def _print_to(path: Path) -> None:
+    """From here on, file descriptors 1 and 2 are the log file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Ends processes that lost their parents and came to us: what a killed shard left behind.
+
+The worker is the reaper of its descendants (``adopt_orphans``). A living shard is the reaper of
+its own; so a child of ours that we did not start belongs to a shard that is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Set
+from pathlib import Path
+
+from osmosis.evaluation.process_life import kill_tree
+
+
+def kill_strays(known: Set[int]) -> list[int]:
+    """Kill and collect every child of this process that is not ``known``; returns their pids."""
+    strays = [pid for pid in _children() if pid not in known]
+    for pid in strays:
+        kill_tree(pid)
+        # One that is not dead yet is collected next time.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return strays
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in task.read_text().split()]
+    return found

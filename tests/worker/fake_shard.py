@@ -1,0 +1,24 @@
+"""A real shard process whose rollout, gateway and environment are the engine tests' stand-ins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from osmosis.worker import shard  # noqa: E402
+from tests.evaluation.engine_fakes import World  # noqa: E402
+
+
+def fake_parts():
+    root = Path.cwd() / f"trials-{os.getpid()}"
+    root.mkdir(exist_ok=True)
+    return World(max_concurrent=None, artifact_root=root).parts()
+
+
+if __name__ == "__main__":
+    shard.real_parts = fake_parts
+    shard.main()
