@@ -56,7 +56,7 @@ def test_a_config_may_be_given_relative_to_the_current_directory(
 
 
 def test_a_missing_config_suggests_the_near_one(root: Path):
-    with pytest.raises(NotFound, match="Did you mean 'configs/eval/multiply.toml'"):
+    with pytest.raises(NotFound, match="Did you mean 'configs/eval/multiply"):
         config_path(root, "configs/eval/multiplly.toml")
 
 

@@ -117,7 +117,7 @@ def test_an_existing_rollout_is_overwritten_only_by_force(root: Path):
     create_rollout(root, "agent")
     main = root / "rollouts/agent/main.py"
     main.write_text("mine")
-    with pytest.raises(Conflict, match="rollouts/agent/main.py"):
+    with pytest.raises(Conflict, match="agent/main"):
         create_rollout(root, "agent")
     assert main.read_text() == "mine"
     create_rollout(root, "agent", force=True)

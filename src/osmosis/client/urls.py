@@ -18,7 +18,7 @@ def normalize(url: str) -> str:
 
     A path prefix stays. Without a scheme it is http for loopback and https for all else.
     """
-    text = url.strip().rstrip("/")
+    text = url.strip()
     if not text:
         return DEFAULT_PLATFORM_URL
     if "://" not in text:
