@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
+from sqlalchemy.orm import Session
 
 from osmosis.platform.db.models import Workspace
 from osmosis.platform.platform import Platform
 from osmosis.platform.security.sessions import require_page_user
-from osmosis.platform.security.tokens import Principal, bearer, digest, find_token, principal_of
+from osmosis.platform.security.tokens import Principal, bearer, digest, read_principal, read_token
 from osmosis.platform.workspaces import service as workspaces
 from osmosis.wire.errors import AuthRequired, Forbidden, ValidationFailed
 
@@ -74,14 +75,12 @@ def get_platform(request: Request) -> Platform:
 async def require_user(request: Request) -> Principal:
     """The person of the bearer token; 401 without one."""
     value = bearer(request.headers.get("authorization"))
-    async with get_platform(request).db.read() as session:
-        return await principal_of(session, value)
+    return await get_platform(request).db.look(lambda session: read_principal(session, value))
 
 
-async def require_scope(
-    request: Request, principal: Annotated[Principal, Depends(require_user)]
-) -> Scope:
+async def require_scope(request: Request) -> Scope:
     """The workspace named by ``X-Osmosis-Git`` or ``X-Osmosis-Workspace``, for a member only."""
+    value = bearer(request.headers.get("authorization"))
     identity = request.headers.get(GIT_HEADER)
     name = request.headers.get(WORKSPACE_HEADER)
     if identity and name:
@@ -89,18 +88,22 @@ async def require_scope(
             f"Send either {GIT_HEADER} or {WORKSPACE_HEADER}, not both.",
             platform_code="WORKSPACE_SCOPE_HEADER_CONFLICT",
         )
-    async with get_platform(request).db.read() as session:
+
+    def find(session: Session) -> Scope:
+        principal = read_principal(session, value)
         if identity:
-            found = await workspaces.by_identity(session, principal.user_id, identity)
+            found = workspaces.read_by_identity(session, principal.user_id, identity)
         elif name:
-            found = await workspaces.by_name(session, principal.user_id, name)
+            found = workspaces.read_by_name(session, principal.user_id, name)
         else:
             raise ValidationFailed(
                 "This call is about a workspace, and none is named.",
                 hint="Run the command inside a workspace directory, or give --workspace NAME.",
                 platform_code="GIT_SCOPE_REQUIRED",
             )
-    return Scope(found.workspace, principal, found.role)
+        return Scope(found.workspace, principal, found.role)
+
+    return await get_platform(request).db.look(find)
 
 
 async def require_worker(request: Request) -> WorkerPrincipal:
@@ -110,8 +113,7 @@ async def require_worker(request: Request) -> WorkerPrincipal:
     known = platform.worker_tokens.get(digest(value))
     if known is not None and known[1] > time.monotonic():
         return WorkerPrincipal(known[0].id, known[0].name)
-    async with platform.db.read() as session:
-        token, _ = await find_token(session, value)
+    token, _ = await platform.db.look(lambda session: read_token(session, value))
     if token.kind != "worker":
         raise AuthRequired("This call needs a worker token.", platform_code="TOKEN_INVALID")
     # A worker posts up to twenty batches a second; a revoked token may work this long.

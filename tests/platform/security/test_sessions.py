@@ -32,7 +32,7 @@ async def test_a_page_without_a_session_leads_to_the_sign_in_page(
     assert answer.status_code == 303
     login = await anonymous.get(answer.headers["location"], headers=browser)
     assert login.status_code == 200
-    assert "osmosis server status" in login.text
+    assert "osmosis server link" in login.text
 
 
 async def test_a_link_goes_on_to_the_page_that_was_asked_for(

@@ -84,7 +84,7 @@ async def verify(request: Request, user: CurrentUser) -> dict[str, Any]:
     if user.expires_at:
         answer["expires_at"] = iso(user.expires_at)
     if request.headers.get(GIT_HEADER) or request.headers.get(WORKSPACE_HEADER):
-        scope = await require_scope(request, user)
+        scope = await require_scope(request)
         answer["workspace"] = {
             "id": scope.workspace.id,
             "name": scope.workspace.name,

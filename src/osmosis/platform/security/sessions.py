@@ -89,6 +89,6 @@ async def require_page_user(request: Request) -> Principal:
     user = await page_user(request)
     if user is None:
         raise SignInRequired(
-            "Sign in to see this page.", hint="Run `osmosis server status` for a fresh link."
+            "Sign in to see this page.", hint="Run `osmosis server link` for a fresh link."
         )
     return user

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Token, User
@@ -74,13 +75,23 @@ def bearer(authorization: str | None) -> str:
 
 
 async def find_token(session: AsyncSession, value: str) -> tuple[Token, User | None]:
+    """:func:`read_token` on an async session."""
+    return await session.run_sync(read_token, value)
+
+
+async def principal_of(session: AsyncSession, value: str) -> Principal:
+    """:func:`read_principal` on an async session."""
+    return await session.run_sync(read_principal, value)
+
+
+def read_token(session: Session, value: str) -> tuple[Token, User | None]:
     """The live token with this value and its user; raises :class:`AuthRequired` otherwise."""
     query = (
         select(Token, User)
         .outerjoin(User, Token.user_id == User.id)
         .where(Token.digest == digest(value))
     )
-    found = (await session.execute(query)).first()
+    found = session.execute(query).first()
     if found is None:
         raise AuthRequired(
             "The token is not known to this server.",
@@ -95,9 +106,9 @@ async def find_token(session: AsyncSession, value: str) -> tuple[Token, User | N
     return token, user
 
 
-async def principal_of(session: AsyncSession, value: str) -> Principal:
+def read_principal(session: Session, value: str) -> Principal:
     """The person whom a token speaks for."""
-    token, user = await find_token(session, value)
+    token, user = read_token(session, value)
     if user is None:
         raise AuthRequired(
             "This token belongs to a worker, not to a person.", platform_code="TOKEN_INVALID"

@@ -9,6 +9,7 @@ from typing import cast
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from osmosis.platform.db.models import Membership, Repository, User, Workspace
 from osmosis.wire.errors import Conflict, Forbidden, NotFound, ValidationFailed
@@ -28,6 +29,16 @@ class Belonging:
 
 
 async def by_identity(session: AsyncSession, user_id: str, identity: str) -> Belonging:
+    """:func:`read_by_identity` on an async session."""
+    return await session.run_sync(read_by_identity, user_id, identity)
+
+
+async def by_name(session: AsyncSession, user_id: str, name: str) -> Belonging:
+    """:func:`read_by_name` on an async session."""
+    return await session.run_sync(read_by_name, user_id, name)
+
+
+def read_by_identity(session: Session, user_id: str, identity: str) -> Belonging:
     """The workspace connected to ``owner/repo``; refuses a person who is no member."""
     wanted = normal_identity(identity, platform_code="GIT_SCOPE_INVALID")
     query = (
@@ -41,7 +52,7 @@ async def by_identity(session: AsyncSession, user_id: str, identity: str) -> Bel
     )
     found = cast(
         tuple[Repository, Workspace, Membership | None] | None,
-        (await session.execute(query)).first(),
+        session.execute(query).first(),
     )
     if found is None:
         raise NotFound(
@@ -59,7 +70,7 @@ async def by_identity(session: AsyncSession, user_id: str, identity: str) -> Bel
     return Belonging(workspace, membership.role, repository)
 
 
-async def by_name(session: AsyncSession, user_id: str, name: str) -> Belonging:
+def read_by_name(session: Session, user_id: str, name: str) -> Belonging:
     """The workspace of this name or id; one that is not there and another's look the same."""
     query = (
         select(Workspace, Membership, Repository)
@@ -68,7 +79,7 @@ async def by_name(session: AsyncSession, user_id: str, name: str) -> Belonging:
         .where(Membership.user_id == user_id)
         .where((Workspace.name == name.strip().lower()) | (Workspace.id == name))
     )
-    found = (await session.execute(query)).first()
+    found = session.execute(query).first()
     if found is None:
         raise Forbidden(
             f"There is no workspace '{name}', or your account has no access to it.",
