@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
 import sys
 import sysconfig
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import uv
 
 from osmosis.evaluation.environment import Environment
 from osmosis.evaluation.plan import EvaluationPlan
@@ -30,6 +33,7 @@ class Handler(BaseHTTPRequestHandler):
             body = {"answer": ACTIONS[self.path[1:]]()}
         raw = json.dumps(body).encode()
         self.send_response(200)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
@@ -145,6 +149,14 @@ class Lab:
         )
         (directory / "backend.py").write_text(BACKEND + describe)
         return f'[tool.uv.sources]\n{name} = {{ path = "../../libs/{name}" }}\n'
+
+    def lock(self) -> None:
+        """What the author does: ``uv lock``."""
+        subprocess.run(
+            [uv.find_uv_bin(), "lock", "--offline", "--quiet", "--cache-dir", self.root / "uv"],
+            cwd=self.rollout,
+            check=True,
+        )
 
     def plan(self, **changes: Any) -> EvaluationPlan:
         fields: dict[str, Any] = {

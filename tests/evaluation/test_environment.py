@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-import uv
 
 from osmosis.evaluation import sdk_wheel
 from osmosis.evaluation.environment import MARKER, prepare_environment
@@ -96,10 +95,8 @@ async def test_extras_of_the_sdk_are_resolved_with_it(lab, sink):
 
 
 async def test_a_source_for_the_sdk_that_is_not_here_is_ignored(lab, sink):
-    lab.pyproject(
-        "osmosis-platform",
-        more='[tool.uv.sources]\nosmosis-platform = { path = "../../../../osmosis", editable = true }\n',
-    )
+    source = 'osmosis-platform = { path = "../../../../osmosis", editable = true }'
+    lab.pyproject("osmosis-platform", more=f"[tool.uv.sources]\n{source}\n")
     environment = await prepare_environment(lab.plan(), sink)
     assert "+sdk." in environment.sdk
     assert environment.cached, "the same packages are the same environment"
@@ -178,7 +175,17 @@ def describe():
 """
 
 
+@pytest.fixture
+def other_process():
+    """Of this user, with something to hide."""
+    child = subprocess.Popen(["sleep", "60"], env={"TOKEN": "c4n4ry", "PATH": os.defpath})
+    yield child
+    child.kill()
+    child.wait()
+
+
 @pytest.mark.skipif(choose_sandbox().name == "none", reason="no sandbox works here")
+@pytest.mark.usefixtures("other_process")
 async def test_a_build_that_looks_for_secrets_finds_none(lab, sink, monkeypatch):
     monkeypatch.setenv("SERVER_TOKEN", "c4n4ry")
     (lab.private / "canary").write_text("c4n4ry")
@@ -187,26 +194,24 @@ async def test_a_build_that_looks_for_secrets_finds_none(lab, sink, monkeypatch)
     folders = [str(lab.root), str(Path.home()), "/tmp", "/var", "/run", "/srv", "/mnt"]
     code = LOOKS_FOR_SECRETS % {"folders": folders, "write": str(lab.cache / "envs/written")}
     lab.pyproject("helper", more=lab.library(code) + NO_INDEX)
-    watcher = subprocess.Popen(["sleep", "60"], env={"SERVER_TOKEN": "c4n4ry", "PATH": os.defpath})
-    try:
-        plan = lab.plan(secrets={"KEY": "c4n4ry"}, env={"SETTING": "c4n4ry"})
-        environment = await prepare_environment(plan, sink)
-    finally:
-        watcher.kill()
-        watcher.wait()
+    plan = lab.plan(secrets={"KEY": "c4n4ry"}, env={"SETTING": "c4n4ry"})
+    environment = await prepare_environment(plan, sink)
     assert run_in(environment, "import helper; print(helper.FOUND)") == "[]"
     assert not (lab.cache / "envs/written").exists()
 
 
-async def test_a_build_that_swaps_the_environment_for_a_link_gets_nothing(lab, sink):
-    code = """
+SWAPS_FOR_A_LINK = """
 import os, glob
 def describe():
     for env in glob.glob(os.path.join(os.environ["UV_CACHE_DIR"], "../builds/*/env")):
         os.rename(env, env + ".old")
-        os.symlink(%r, env)
+        os.symlink(%(target)r, env)
     return "helper", "1.0", {"helper.py": ""}
-""" % str(lab.private)
+"""
+
+
+async def test_a_build_that_swaps_the_environment_for_a_link_gets_nothing(lab, sink):
+    code = SWAPS_FOR_A_LINK % {"target": str(lab.private)}
     lab.pyproject("helper", more=lab.library(code) + NO_INDEX)
     await failure(lab, sink)
     assert lab.private.is_dir() and list(lab.private.iterdir()) == []
@@ -249,8 +254,7 @@ async def test_an_old_resolution_is_made_anew_and_its_environment_kept(lab, sink
 
 async def test_a_lock_that_fits_is_used_and_one_that_does_not_is_named(lab, sink):
     lab.pyproject("helper", more=lab.library(HELPER % "locked") + NO_INDEX)
-    lock = [uv.find_uv_bin(), "lock", "--offline", "--quiet", "--cache-dir", lab.root / "uv"]
-    subprocess.run(lock, cwd=lab.rollout, check=True)
+    lab.lock()
     locked = await prepare_environment(lab.plan(), sink)
     assert json.loads((locked.directory / MARKER).read_text())["locked"] is True
     lab.library('def describe():\n    return "second", "1.0", {"second.py": ""}\n', "second")

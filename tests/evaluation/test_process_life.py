@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_a_child_dies_with_its_parent():
     parent = subprocess.Popen([sys.executable, "-c", code, repr(argv)], stdout=subprocess.PIPE)
     child = int(parent.stdout.readline())
     # The launcher turns into the program once the signal is arranged.
-    until(lambda: open(f"/proc/{child}/cmdline", "rb").read().rstrip(b"\0") == b"sleep\x00300")
+    until(lambda: Path(f"/proc/{child}/cmdline").read_bytes() == b"sleep\x00300\x00")
     parent.kill()
     parent.wait()
     parent.stdout.close()

@@ -47,6 +47,7 @@ def run(sandbox, places, script, env=None):
             ),
             capture_output=True,
             text=True,
+            env={"PATH": "/usr/bin:/bin"},
             pass_fds=[descriptor],
             check=False,
         )
@@ -70,8 +71,8 @@ def test_user_code_sees_its_own_files_and_no_others(sandbox, places):
 def test_user_code_writes_its_scratch_and_nothing_else(sandbox, places):
     script = f"""
         echo x > {places}/scratch/file && echo scratch
-        echo x > /tmp/file && echo tmp
-        for path in {places}/code/x {places}/private/environment/x {places}/x /x /usr/x /etc/x \
+        echo x > /tmp/file && echo x > {places}/lost && echo tmp
+        for path in {places}/code/x {places}/private/environment/x /x /usr/x /etc/x \
             /proc/sys/kernel/domainname /dev/x
         do (echo x > $path) 2>/dev/null && echo $path; done
         umount /tmp /usr {places}/code; mount -o remount,rw /usr
@@ -80,7 +81,7 @@ def test_user_code_writes_its_scratch_and_nothing_else(sandbox, places):
     done = run(sandbox, places, script)
     assert [line for line in done.stdout.split() if line != "/dev/x"] == ["scratch", "tmp"]
     assert (places / "scratch/file").read_text() == "x\n"
-    assert not Path("/dev/x").exists()
+    assert not Path("/dev/x").exists() and not (places / "lost").exists()
 
 
 def test_user_code_sees_no_other_process(sandbox, places):

@@ -95,7 +95,7 @@ async def resolve(build: Build, uv: Uv) -> Resolution:
     except UvFailed as error:
         raise dependencies_failed(build.project, error) from None
     return Resolution(
-        _with_indexes(_read_lock(build.lock), await _indexes(build, uv)), locked=False
+        _with_indexes(_read_lock(build), await _indexes(build, uv)), locked=False
     )
 
 
@@ -130,7 +130,7 @@ async def _export(build: Build, uv: Uv) -> Resolution | None:
             "run `uv lock` there and commit the result.",
         )
         return None
-    return Resolution(_read_lock(build.lock), locked=True)
+    return Resolution(_read_lock(build), locked=True)
 
 
 async def _compile(build: Build, uv: Uv, constraints: Path | None) -> None:
@@ -170,7 +170,7 @@ async def _indexes(build: Build, uv: Uv) -> dict[str, str]:
     """
     output = build.directory / "indexes.txt"
     pins = build.directory / "pins.txt"
-    pins.write_text(_pins(Resolution(_read_lock(build.lock), locked=False)))
+    pins.write_text(_pins(Resolution(_read_lock(build), locked=False)))
     arguments = [
         *_compile_arguments(build, uv), "--constraints", str(pins), "--quiet",
         "--emit-index-annotation", "--output-file", str(output),
@@ -198,9 +198,9 @@ def _pins(exported: Resolution) -> str:
     return "".join(f"{name}=={version}\n" for name, version in pins.items())
 
 
-def _read_lock(path: Path) -> str:
-    """The lock without comments; written beneath user code, so no link is followed."""
-    text = _read(path)
+def _read_lock(build: Build) -> str:
+    """The lock without comments, its paths relative, for it outlives this build."""
+    text = _read(build.lock).replace(f"{build.directory}/", "")
     document: Mapping[str, Any] = tomllib.loads(text)
     for package in document.get("packages", []):
         if package.get("directory", {}).get("editable"):
@@ -211,6 +211,7 @@ def _read_lock(path: Path) -> str:
 
 
 def _read(path: Path) -> str:
+    """Written beneath user code, so no link is followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(descriptor, encoding="utf-8") as file:
         return file.read(MAX_LOCK_BYTES)

@@ -241,7 +241,7 @@ class RolloutProcess:
                     self.exit_description(),
                     self.last_lines(),
                 )
-            answer = await _get_health(self.port)
+            answer = await self._health_or_exit()
             if isinstance(answer, dict):
                 if answer.get("instance_id") == self._instance_id:
                     self.health = answer
@@ -271,6 +271,17 @@ class RolloutProcess:
                     await self.exited.wait()
             except TimeoutError:
                 pass
+
+    async def _health_or_exit(self) -> dict[str, Any] | str | None:
+        """An answer may take long; the end of the process does not wait for it."""
+        asking = asyncio.create_task(_get_health(self.port))
+        ending = asyncio.create_task(self.exited.wait())
+        try:
+            await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            ending.cancel()
 
     async def _wait_for_exit(self) -> None:
         await self._process.wait()
