@@ -319,6 +319,8 @@ class FakeRollout:
                 except asyncio.CancelledError:
                     if self.exited.is_set():
                         raise
+        if "empty" in words:
+            (self.artifact_root / rollout_id).mkdir()
         if "artifact" in words:
             place = self.artifact_root / rollout_id / "artifacts"
             place.mkdir(parents=True)

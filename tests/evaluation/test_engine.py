@@ -189,7 +189,13 @@ async def test_a_saved_trajectory_is_taken_only_when_it_is_this_rollouts_own(wor
     assert own["agent"]["name"] == "saved"
     assert own["steps"][0]["message"] == "[REDACTED]"
     assert foreign["agent"]["name"] != "saved"
-    assert list(world.artifact_root.iterdir()) == []
+
+
+async def test_what_rollouts_leave_on_disk_is_bounded(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("osmosis.evaluation.recorder.MAX_DISCARDED", 5)
+    _, sink = await run(world, tmp_path, rows(*["empty"] * 23), selected_rows=23)
+    assert len(sink.records) == 23
+    assert len(list(world.artifact_root.iterdir())) == 3
 
 
 async def test_secrets_are_taken_out_and_links_are_not_followed(world, tmp_path):

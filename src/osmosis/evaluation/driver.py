@@ -158,7 +158,8 @@ def _lease(answer: Answer, rollout_id: str, queued_s: float) -> _Lease:
 
 
 async def _result(link: RolloutLink, rollout_id: str, lease: _Lease) -> RolloutResult:
-    path = f"/rollout/{rollout_id}/result"
+    # Our own server then sleeps through the changes of status in between; others ignore it.
+    path = f"/rollout/{rollout_id}/result?until=finished"
     headers = {LEASE_HEADER: lease.token}
     while True:
         answer = await _poll(link, path, headers, lease)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from osmosis.evaluation.classification import Classified, is_finite_number
 from osmosis.evaluation.plan import Sink
 from osmosis.evaluation.redaction import Redactor
@@ -28,6 +30,8 @@ from osmosis.wire.samples import ModelCall, SampleRecord
 MAX_MESSAGE_CHARS = 4000
 MAX_METRICS = 100
 MAX_METRIC_NAME_CHARS = 200
+MAX_DISCARDED = 2000
+"""Directories of finished rollouts, small ones, that may wait for their removal."""
 UNBILLED_STATUSES = frozenset(range(400, 600)) - {408, 499, 504}
 """Error answers cost nothing; a call that somebody hung up on may have been billed."""
 
@@ -54,6 +58,7 @@ class Recorder:
         self._redactor = redactor
         self._outbox = outbox
         self._model_name = model_name
+        self._discarded: list[Path] = []
 
     async def record(self, sample: Sample, verdict: Classified, facts: TryFacts) -> None:
         """Send the terminal record of ``sample``; its rollout's directory is gone afterwards."""
@@ -62,14 +67,21 @@ class Recorder:
         if has_artifacts(facts.directory):
             artifacts = await self._send_artifacts(facts)
         await self._sink.record(self._record(sample, verdict, facts, trajectory, artifacts))
-        await self.discard(facts.directory, small=not artifacts)
-
-    async def discard(self, rollout_dir: Path, *, small: bool = False) -> None:
-        """Remove what a rollout left on disk. A big tree is removed beside the event loop."""
-        if small:
-            remove_rollout_dir(rollout_dir)
+        if artifacts:
+            await asyncio.to_thread(remove_rollout_dir, facts.directory)
         else:
-            await asyncio.to_thread(remove_rollout_dir, rollout_dir)
+            await self.discard(facts.directory)
+
+    async def discard(self, rollout_dir: Path) -> None:
+        """Remove, sooner or later, what a rollout left on disk.
+
+        Removing a directory takes milliseconds on a busy disk, so it waits until many have come
+        together; what is left at the end goes with the run's scratch directory.
+        """
+        self._discarded.append(rollout_dir)
+        if len(self._discarded) >= MAX_DISCARDED:
+            discarded, self._discarded = self._discarded, []
+            await asyncio.to_thread(_remove_all, discarded)
 
     def _record(
         self,
@@ -136,7 +148,12 @@ class Recorder:
         if trajectory is None:
             return None
         merge_call_metrics(trajectory, facts.calls)
-        return self._redactor.json(trajectory)
+        return self._redacted(trajectory)
+
+    def _redacted(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The document without secret values; one look at its text tells that there are none."""
+        text = orjson.dumps(document).decode()
+        return document if self._redactor.text(text) == text else self._redactor.json(document)
 
     def _built_trajectory(self, sample: Sample, facts: TryFacts) -> dict[str, Any] | None:
         given = facts.sample or {}
@@ -219,6 +236,11 @@ def _saved_trajectory(rollout_dir: Path, rollout_id: str) -> dict[str, Any] | No
     if not isinstance(parsed, dict) or not isinstance(parsed.get("steps"), list):
         return None
     return parsed if _identity(parsed) == rollout_id else None
+
+
+def _remove_all(directories: list[Path]) -> None:
+    for directory in directories:
+        remove_rollout_dir(directory)
 
 
 def _identity(trajectory: dict[str, Any]) -> str | None:
