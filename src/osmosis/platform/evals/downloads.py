@@ -29,6 +29,7 @@ from osmosis.platform.evals.places import artifacts_dir, exports_dir
 from osmosis.platform.paging import iso
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.artifacts import list_artifacts
+from osmosis.platform.settings import Settings
 from osmosis.wire.errors import Conflict, NotFound, ValidationFailed, did_you_mean
 
 TYPES = ("metrics", "trajectories", "artifacts", "logs")
@@ -127,6 +128,12 @@ async def sample_of(session: AsyncSession, run_id: str, row: str, run_index: str
     if found is None:
         raise NotFound(f"The run has no sample of row {row}, run {run_index}.")
     return found
+
+
+async def list_sample_artifacts(settings: Settings, sample: Sample) -> list[Download]:
+    """The artifacts of one sample."""
+    root = artifacts_dir(settings, sample.run_id)
+    return await asyncio.to_thread(_artifacts, root, [sample])
 
 
 async def _snapshot(platform: Platform, numbers: Numbers, run: Run, path: str) -> Download:

@@ -99,6 +99,25 @@ async def find_sample(session: AsyncSession, run: Run, key: SampleKey) -> Sample
     return sample
 
 
+async def neighbours(
+    session: AsyncSession, run_id: str, key: SampleKey
+) -> tuple[SampleKey | None, SampleKey | None]:
+    """The recorded samples before and after this one, by row and run."""
+    row, index = Sample.row_index, Sample.run_index
+    mine = select(row, index).where(Sample.run_id == run_id)
+    earlier = mine.where(
+        row <= key.row_index,
+        or_(row < key.row_index, and_(row == key.row_index, index < key.run_index)),
+    ).order_by(row.desc(), index.desc())
+    later = mine.where(
+        row >= key.row_index,
+        or_(row > key.row_index, and_(row == key.row_index, index > key.run_index)),
+    ).order_by(row, index)
+    found = [(await session.execute(query.limit(1))).first() for query in (earlier, later)]
+    before, after = (SampleKey(*place) if place else None for place in found)
+    return before, after
+
+
 @dataclass(frozen=True)
 class SampleView:
     """A sample with one page of its steps and what belongs beside them."""

@@ -1,0 +1,135 @@
+"""Everything that the page of a run shows, gathered from one read of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from osmosis.metrics.error_types import category_of
+from osmosis.metrics.summary import Summary
+from osmosis.platform.db.models import Run, RunLog, Sample, User
+from osmosis.platform.evals.documents import (
+    TERMINAL,
+    cost_document,
+    duration_ms,
+    selection_document,
+)
+from osmosis.platform.evals.numbers import Numbers
+from osmosis.platform.evals.samples import SamplePage, page_of_samples
+from osmosis.platform.web.chart import Chart, reward_chart
+
+LOG_TAIL = 30
+SAMPLES_SHOWN = 50
+CATEGORY_NOTES = {
+    "agent": "the agent's own",
+    "provider": "the model provider's",
+    "platform": "the platform's",
+    "timeout": "a time limit's",
+}
+SCOPE_LABELS = {
+    "workspace": "workspace",
+    "user": "personal",
+    "user_override": "personal, overrides workspace",
+    "provided": "given for this run",
+}
+
+
+@dataclass(frozen=True)
+class ErrorKind:
+    name: str
+    count: int
+    category: str
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as its page shows it. Templates read from here and decide nothing."""
+
+    run: Run
+    creator: User | None
+    summary: Summary
+    chart: Chart | None
+    errors: list[ErrorKind]
+    log: list[RunLog]
+    samples: Sequence[Sample]
+    page: SamplePage
+    next_cursor: str | None
+    duration_ms: float | None
+    cost: dict[str, Any]
+    selection: dict[str, Any]
+
+    @property
+    def planned(self) -> int:
+        return self.run.selected_rows * self.run.n
+
+    @property
+    def ended(self) -> bool:
+        return self.run.status in TERMINAL
+
+    @property
+    def scripted(self) -> bool:
+        return is_scripted(self.run.model_path)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The evaluation settings in the documented order, then the advanced ones."""
+        evaluation = self.run.config.get("evaluation", {})
+        shown = {key: value for key, value in evaluation.items() if value is not None}
+        return {**shown, **self.run.config.get("advanced", {})}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return {
+            name: SCOPE_LABELS.get(scope, scope) for name, scope in self.run.secret_scopes.items()
+        }
+
+    @property
+    def tabs(self) -> list[tuple[str | None, str, int]]:
+        """The filters of the table: status, label, how many."""
+        run = self.run
+        return [
+            (None, "all", run.sample_count),
+            ("success", "success", run.success_count),
+            ("failed", "failed", run.failed_count),
+            ("skipped", "skipped", run.skipped_count),
+        ]
+
+
+async def view_run(
+    session: AsyncSession,
+    numbers: Numbers,
+    run: Run,
+    creator: User | None,
+    page: SamplePage,
+) -> RunView:
+    """Gather what the page of ``run`` shows."""
+    summary = await numbers.summary(session, run)
+    samples, next_cursor = await page_of_samples(session, run.id, page)
+    tail = select(RunLog).where(RunLog.run_id == run.id).order_by(RunLog.id.desc()).limit(LOG_TAIL)
+    log = list((await session.execute(tail)).scalars())[::-1]
+    return RunView(
+        run=run,
+        creator=creator,
+        summary=summary,
+        chart=reward_chart(summary.histogram, run.pass_threshold),
+        errors=[
+            ErrorKind(name, count, CATEGORY_NOTES[category_of(name) or "agent"])
+            for name, count in summary.errors.items()
+        ],
+        log=log,
+        samples=samples,
+        page=page,
+        next_cursor=next_cursor,
+        duration_ms=duration_ms(run),
+        cost=cost_document(run),
+        selection=selection_document(run),
+    )
+
+
+def is_scripted(model_path: str) -> bool:
+    """Whether the answers come from a file of rules; such a run is labelled wherever it shows."""
+    return model_path.startswith("scripted/")
