@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,27 +11,38 @@ from starlette.middleware import Middleware
 
 import osmosis
 from osmosis.platform import not_offered
+from osmosis.platform.accounts import routes as accounts
+from osmosis.platform.datasets import routes as datasets
 from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
+from osmosis.platform.evals import routes as evals
+from osmosis.platform.githost import routes as githost
+from osmosis.platform.gitsync import routes as gitsync
+from osmosis.platform.models import routes as models
 from osmosis.platform.platform import Platform
+from osmosis.platform.rollouts import routes as rollouts
+from osmosis.platform.runners import routes as runners
+from osmosis.platform.secrets import routes as secrets
 from osmosis.platform.security.hosts import GuardHosts
 from osmosis.platform.security.limits import LimitBodies
 from osmosis.platform.settings import Settings
+from osmosis.platform.web import routes as web
+from osmosis.platform.workspaces import routes as workspaces
 
 ROOMS = (
-    "accounts",
-    "workspaces",
-    "secrets",
-    "models",
-    "datasets",
-    "githost",
-    "gitsync",
-    "rollouts",
-    "evals",
-    "runners",
-    "web",
+    accounts,
+    workspaces,
+    secrets,
+    models,
+    datasets,
+    githost,
+    gitsync,
+    rollouts,
+    evals,
+    runners,
+    web,
 )
-"""Each is ``osmosis.platform.<room>.routes`` with a ``router``, and a ``setup(app, platform)``
-where it has jobs, background tasks or mounted applications of its own."""
+"""Each has a ``router``, and a ``setup(app, platform)`` where it brings jobs, background tasks or
+applications of its own. The pages come last: their addresses begin with a workspace's name."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -69,15 +78,9 @@ def create_app(settings: Settings) -> FastAPI:
     async def health() -> dict[str, Any]:
         return {"status": "ok", "version": osmosis.__version__}
 
-    for room in ROOMS:
-        name = f"osmosis.platform.{room}.routes"
-        if importlib.util.find_spec(f"osmosis.platform.{room}") is None:
-            continue
-        if importlib.util.find_spec(name) is None:
-            continue
-        module = importlib.import_module(name)
-        app.include_router(module.router)
-        if setup := getattr(module, "setup", None):
-            setup(app, platform)
     app.include_router(not_offered.router)
+    for room in ROOMS:
+        app.include_router(room.router)
+        if setup := getattr(room, "setup", None):
+            setup(app, platform)
     return app

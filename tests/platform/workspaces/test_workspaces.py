@@ -40,7 +40,7 @@ async def test_a_connected_workspace_is_not_silently_moved(client: httpx.AsyncCl
     assert (answer.status_code, answer.json()["code"]) == (409, "WORKSPACE_CONNECTED")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "-a", "a-", "ü", "a" * 65, "../x"])
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a-", "ü", "a" * 65, "../x", "API"])
 async def test_a_bad_name_is_refused(client: httpx.AsyncClient, name: str) -> None:
     assert (await make(client, name=name)).status_code == 400
 

@@ -17,6 +17,8 @@ from osmosis.wire.errors import Conflict, Forbidden, NotFound, ValidationFailed
 IDENTITY = re.compile(r"[a-z0-9][a-z0-9-]{0,99}/[a-z0-9._-]{1,100}")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_WORKSPACES = 1000
+RESERVED_NAMES = ("account", "api", "device", "git", "login", "logout", "static")
+"""Where the server's own addresses begin; a workspace's pages begin with its name."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def normal_name(name: str) -> str:
             "ends with a letter or digit.",
             field="name",
         )
+    if wanted in RESERVED_NAMES:
+        raise ValidationFailed(f"The name '{wanted}' is the server's own.", field="name")
     return wanted
 
 
