@@ -230,6 +230,18 @@ async def test_a_torn_environment_is_built_again(lab, sink):
     assert list((lab.cache / "uv/builds").iterdir()) == []
 
 
+async def test_what_a_killed_build_left_is_swept_away(lab, sink):
+    old, young = lab.cache / "uv/builds/old", lab.cache / "uv/builds/young"
+    for path in (old, young):
+        (path / "env").mkdir(parents=True)
+        (path / "env").chmod(0o555)
+    os.utime(old, (1, 1))
+    lab.pyproject("helper", more=lab.library(HELPER % "swept") + NO_INDEX)
+    await prepare_environment(lab.plan(), sink)
+    assert not old.exists() and young.exists()
+    shutil.rmtree(young)
+
+
 async def test_two_runs_at_once_build_one_environment(tmp_path, sink):
     lab = Lab(tmp_path, tmp_path / "cache")
     lab.pyproject("helper", more=lab.library(HELPER % "once") + NO_INDEX)
@@ -250,6 +262,22 @@ async def test_an_old_resolution_is_made_anew_and_its_environment_kept(lab, sink
     second = await prepare_environment(lab.plan(), again)
     assert "Resolved" in again.text
     assert second.cached and second.directory == first.directory
+
+
+async def test_an_environment_outlives_the_place_its_packages_came_from(lab, sink, monkeypatch):
+    wheels = lab.root / "machine-wheels"
+    write_wheel(wheels, "fleeting", "1.0")
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
+    lab.pyproject("fleeting", more=NO_INDEX)
+    first = await prepare_environment(lab.plan(), sink)
+    for file in (lab.cache / "resolutions").glob("*.json"):
+        kept = json.loads(file.read_text())
+        file.write_text(json.dumps(kept | {"resolved_at": 1.0}))
+    shutil.rmtree(wheels)
+    again = Recorder()
+    second = await prepare_environment(lab.plan(), again)
+    assert second.cached and second.directory == first.directory
+    assert "could not be resolved anew" in again.text
 
 
 async def test_a_lock_that_fits_is_used_and_one_that_does_not_is_named(lab, sink):

@@ -111,6 +111,18 @@ def test_a_child_dies_with_its_parent():
     until(lambda: gone(child))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_shielded_process_cannot_be_read_by_its_user():
+    code = (
+        "import ctypes\n"
+        "from osmosis.evaluation.process_life import shield_memory\n"
+        "shield_memory()\n"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"  # PR_GET_DUMPABLE
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"0\n"
+
+
 def test_processes_that_left_everything_are_found_by_their_mark():
     child = start("setsid sleep 300 & exit 0", env={**os.environ, "MARK_OF_TEST": "m-123"})
     child.wait()

@@ -26,7 +26,7 @@ import shutil
 import stat
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,11 +39,15 @@ from osmosis.evaluation.resolution import Build, Resolution, dependencies_failed
 from osmosis.evaluation.rollout_project import RolloutProject, read_project
 from osmosis.evaluation.sandbox import choose_sandbox, require_network
 from osmosis.evaluation.sdk_wheel import DISTRIBUTION, SdkWheel, sdk_wheel
-from osmosis.evaluation.uv_command import INSTALL_STEP, Uv, UvArea, UvFailed
+from osmosis.evaluation.uv_command import HOME_PREFIX, INSTALL_STEP, Uv, UvArea, UvFailed
 from osmosis.wire.errors import RunFailed
 
 RESOLUTION_LIFE_S = 24 * 3600.0
 LOCK_POLL_S = 0.05
+
+LEFTOVER_AGE_S = 2 * 3600.0
+"""Work of uv older than this was left by a process that was killed: no step may last as long."""
+
 MARKER = ".osmosis-environment.json"
 LAYOUT = "1"
 """Part of every key: raise it when environments are built differently."""
@@ -124,6 +128,7 @@ def check_sdk(sdk: str | None) -> None:
 async def _build(cache: _Cache, uv: Uv) -> Environment:
     started = time.monotonic()
     uv.area.prepare()
+    await asyncio.to_thread(_sweep, uv.area)
     build = Build(uv.area.builds / secrets.token_hex(8), cache.project, cache.sdk)
     build.directory.mkdir()
     try:
@@ -166,7 +171,7 @@ async def _build(cache: _Cache, uv: Uv) -> Environment:
 
 async def _install(build: Build, resolution: Resolution, uv: Uv) -> None:
     build.lock.unlink(missing_ok=True)
-    build.lock.write_text(resolution.text)
+    build.lock.write_text(resolution.at(build.directory))
     python = build.environment / "bin" / "python"
     try:
         await uv.run(
@@ -225,6 +230,15 @@ def _check_resolved(resolution: Resolution) -> None:
         check_sdk(f"{VENDOR_SDK} {version}")
 
 
+def _sweep(area: UvArea) -> None:
+    """Remove what builds that were killed left behind."""
+    leftovers = [*area.builds.iterdir(), *area.directory.parent.glob(f"{HOME_PREFIX}*")]
+    for path in leftovers:
+        with suppress(OSError):
+            if path.lstat().st_mtime < time.time() - LEFTOVER_AGE_S:
+                _remove_tree(path)
+
+
 def _make_read_only(directory: Path) -> None:
     for folder, _, files in os.walk(directory, topdown=False):
         for path in (*(Path(folder, name) for name in files), Path(folder)):
@@ -235,7 +249,7 @@ def _make_read_only(directory: Path) -> None:
 
 def _remove_tree(directory: Path) -> None:
     """Also what is read-only."""
-    if directory.is_symlink():
+    if directory.is_symlink() or not directory.is_dir():
         directory.unlink()
         return
     for folder, _, _ in os.walk(directory):

@@ -11,7 +11,8 @@ which must collect orphans. Only the standard library, and nothing imported late
 itself may be out of sight afterwards. Modules that are slow to import (json, re) are not used.
 """
 
-# ruff: noqa: PTH  (importing pathlib costs more than everything this script does)
+# Importing pathlib would cost more than everything this script does.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from osmosis.evaluation.uv_command import INSTALL_STEP, Uv, UvFailed
 from osmosis.wire.errors import RunFailed
 
 LOCK_NAME = "pylock.toml"
+BUILD_PLACE = "/@build@"
 MAX_LOCK_BYTES = 32 * 2**20
 
 STRANGER = "osmosis"
@@ -30,7 +31,7 @@ STRANGER = "osmosis"
 
 @dataclass(frozen=True)
 class Resolution:
-    """``text`` is a pylock whose paths are relative to a build's directory."""
+    """``text`` is a pylock; absolute paths in it begin with ``BUILD_PLACE``."""
 
     text: str
     locked: bool
@@ -40,6 +41,10 @@ class Resolution:
         """Name to version; None where only a build tells."""
         document = tomllib.loads(self.text)
         return {item["name"]: item.get("version") for item in document.get("packages", [])}
+
+    def at(self, build: Path) -> str:
+        """The lock for a build in this directory."""
+        return self.text.replace(BUILD_PLACE, str(build))
 
     def digest(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
@@ -94,9 +99,7 @@ async def resolve(build: Build, uv: Uv) -> Resolution:
         await _compile(build, uv, constraints)
     except UvFailed as error:
         raise dependencies_failed(build.project, error) from None
-    return Resolution(
-        _with_indexes(_read_lock(build), await _indexes(build, uv)), locked=False
-    )
+    return Resolution(_with_indexes(_read_lock(build), await _indexes(build, uv)), locked=False)
 
 
 def dependencies_failed(project: RolloutProject, error: UvFailed) -> RunFailed:
@@ -199,8 +202,8 @@ def _pins(exported: Resolution) -> str:
 
 
 def _read_lock(build: Build) -> str:
-    """The lock without comments, its paths relative, for it outlives this build."""
-    text = _read(build.lock).replace(f"{build.directory}/", "")
+    """The lock without comments and without this build's place, which it outlives."""
+    text = _read(build.lock).replace(str(build.directory), BUILD_PLACE)
     document: Mapping[str, Any] = tomllib.loads(text)
     for package in document.get("packages", []):
         if package.get("directory", {}).get("editable"):

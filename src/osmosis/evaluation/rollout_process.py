@@ -247,12 +247,18 @@ class RolloutProcess:
                     self.health = answer
                     self.max_concurrent = advertised_capacity(answer)
                     return False
-                if answer.get("instance_id") and not last:
-                    return True
+                if answer.get("instance_id"):
+                    if not last:
+                        return True
+                    raise RunFailed(
+                        "rollout_start_failed",
+                        f"Another process answers on the port of rollouts/{self._plan.rollout}: "
+                        "its /health gives another instance_id.",
+                        hint="Bind the port in _OSMOSIS_ROLLOUT_PORT and leave "
+                        f"{INSTANCE_VARIABLE} as it is.",
+                    )
                 problem = (
-                    "/health answers with the instance id of another process"
-                    if answer.get("instance_id")
-                    else "/health answers without `instance_id`; is the app made by "
+                    "/health answers without `instance_id`; is the app made by "
                     "create_rollout_server?"
                 )
             elif answer:

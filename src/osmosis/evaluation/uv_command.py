@@ -28,6 +28,7 @@ from osmosis.evaluation.sandbox import Sandbox
 from osmosis.wire.errors import RunFailed
 
 INSTALL_STEP = "install"
+HOME_PREFIX = "home-"
 
 UV_TIMEOUT_S = 1800.0
 """One resolution or one installation; large wheels over a slow line take long."""
@@ -85,7 +86,7 @@ class Uv:
         binary = Path(uv_package.find_uv_bin())
         variables = index_variables()
         self.area.prepare()
-        scratch = Path(tempfile.mkdtemp(prefix="home-", dir=self.area.directory.parent))
+        scratch = Path(tempfile.mkdtemp(prefix=HOME_PREFIX, dir=self.area.directory.parent))
         reader, writer = os.pipe()
         lines: deque[str] = deque(maxlen=KEPT_LINES)
         try:
