@@ -43,8 +43,8 @@ test: compiled ## lint, then run every test
 lint: compiled ## formatting, lint, types and import directions
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/lint-imports --no-timing > /dev/null || $(BIN)/lint-imports
-	@$(BIN)/pyright --warnings
+	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
+	@$(BIN)/pyright --warnings > .pyright.log || { cat .pyright.log; exit 1; }
 
 bench: compiled ## measure speed; one JSON object a line
 	@$(BIN)/python -m bench $(ARGS)

@@ -4,7 +4,7 @@ Every call carries ``Authorization: Bearer <worker token>``; every call about a 
 carries ``X-Osmosis-Lease: <lease token>`` and is answered 409 ``LEASE_LOST`` once the lease
 belongs to somebody else, after which the worker must drop the run at once.
 
-    POST /api/runner/claim                     ClaimRequest -> 200 Claim | 204 (nothing within wait_s)
+    POST /api/runner/claim                     ClaimRequest -> 200 Claim | 204 after wait_s
     POST /api/runner/runs/{id}/heartbeat       HeartbeatRequest -> Heartbeat
     GET  /api/runner/runs/{id}/code            tar stream of the commit's tree (uncompressed)
     GET  /api/runner/runs/{id}/rows            NDJSON of RowItem, in row_index order
