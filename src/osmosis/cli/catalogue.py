@@ -46,7 +46,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
             "eval",
             "eval",
             "Submit evaluation runs, follow them, read the results.",
-            ("submit", "list", "info", "logs", "stop", "delete"),
+            ("submit", "watch", "list", "info", "logs", "stop", "delete"),
         ),
         Entry("rollout", "rollout", "Make rollouts and list the synced ones.", ("init", "list")),
         Entry(

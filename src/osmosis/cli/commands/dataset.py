@@ -79,7 +79,8 @@ def upload(file: Path, overwrite: bool, wait: bool, yes: bool) -> Operation:
 @paging_flags
 def list_datasets(limit: int | None, everything: bool) -> Listing:
     """List the datasets of the workspace."""
-    page = session.api.datasets(**paging(limit, everything))
+    chosen = paging(limit, everything)
+    page = session.api.datasets(**chosen)
     return Listing(
         items=[_without_preview(item) for item in page.items],
         columns=(

@@ -115,7 +115,8 @@ def submit(
 @paging_flags
 def list_runs(limit: int | None, everything: bool) -> Listing:
     """List the runs of the workspace, newest first."""
-    page = session.api.evals(**paging(limit, everything))
+    chosen = paging(limit, everything)
+    page = session.api.evals(**chosen)
     return Listing(
         items=[_list_item(run) for run in page.items],
         rows=page.items,

@@ -49,7 +49,8 @@ def add(name: str, base_url: str, model: str | None, api_key_secret: str | None)
 @paging_flags
 def list_endpoints(limit: int | None, everything: bool) -> Listing:
     """List the workspace's endpoints."""
-    page = session.api.endpoints(**paging(limit, everything))
+    chosen = paging(limit, everything)
+    page = session.api.endpoints(**chosen)
     return Listing(
         items=page.items,
         columns=(

@@ -37,7 +37,8 @@ def init(name: str, force: bool) -> Operation:
 @paging_flags
 def list_rollouts(branch: str | None, limit: int | None, everything: bool) -> Listing:
     """List the rollouts that the platform found in the pushed repository."""
-    page = session.api.rollouts(branch=branch, **paging(limit, everything))
+    chosen = paging(limit, everything)
+    page = session.api.rollouts(branch=branch, **chosen)
     return Listing(
         items=page.items,
         columns=(

@@ -63,7 +63,8 @@ def set_secret(name: str, scope: str, env: str | None) -> Operation:
 @paging_flags
 def list_secrets(scope: str, limit: int | None, everything: bool) -> Listing:
     """List secrets by name; values are never shown."""
-    page = session.api.secrets(scope=_WIRE[scope], **paging(limit, everything))
+    chosen = paging(limit, everything)
+    page = session.api.secrets(scope=_WIRE[scope], **chosen)
     return Listing(
         items=[shown(item) for item in page.items],
         columns=(

@@ -233,8 +233,8 @@ def _results(document: Document) -> list[Section]:
     sections = [Section("Results", rows=rows)]
     errors = part(results, "errors")
     if errors:
-        table = [(str(kind), f"{amount:,}") for kind, amount in errors.items()]
-        sections.append(Section("Errors", rows=table))
+        counted = [(str(kind), plural(int(amount), "sample")) for kind, amount in errors.items()]
+        sections.append(Section("Errors", rows=counted))
     return sections
 
 

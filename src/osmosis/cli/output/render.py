@@ -49,8 +49,6 @@ def _plain_detail(result: Detail) -> None:
         print(section.title)
         for label, value in section.rows:
             print(f"{label}: {one_line(value)}")
-        for row in section.table:
-            print("\t".join(one_line(cell) for cell in row))
         for line in section.lines:
             print(line)
     for step in result.hints:

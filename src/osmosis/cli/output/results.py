@@ -28,11 +28,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Section:
-    """Labelled values under a heading. ``table`` holds rows of a small table instead."""
+    """Labelled values, or plain lines, under a heading."""
 
     title: str
     rows: Sequence[tuple[str, str]] = ()
-    table: Sequence[Sequence[str]] = ()
     lines: Sequence[str] = ()
 
 

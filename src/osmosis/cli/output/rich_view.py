@@ -81,13 +81,6 @@ def _detail(screen: Console, result: Detail) -> None:
         screen.print(Text(section.title, style="bold"))
         if section.rows:
             screen.print(_pairs(section.rows))
-        if section.table:
-            table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-            for index in range(len(section.table[0])):
-                table.add_column(overflow="fold", justify="left" if index == 0 else "right")
-            for row in section.table:
-                table.add_row(*(Text(cell) for cell in row))
-            screen.print(Padding(table, (0, 0, 0, 2), expand=False))
         for line in section.lines:
             screen.print(Padding(Text(line), (0, 0, 0, 2)))
 
