@@ -19,7 +19,8 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from osmosis.evaluation.rollout_link import Answer, LinkBroken, LinkClosed, RolloutLink
+from osmosis.evaluation.http_connection import Answer
+from osmosis.evaluation.rollout_link import LinkBroken, LinkClosed, RolloutLink
 from osmosis.wire.errors import RunFailed
 
 LEASE_HEADER = "X-Osmosis-Rollout-Lease"
@@ -152,7 +153,8 @@ def _lease(answer: Answer, rollout_id: str, queued_s: float) -> _Lease:
     wait_s, lease_s = parsed.get("result_wait_timeout_sec"), parsed.get("polling_lease_timeout_sec")
     if parsed.get("rollout_id") != rollout_id:
         raise ProtocolBroken(f"the admission names rollout {parsed.get('rollout_id')!r}")
-    if not (isinstance(token, str) and _positive(wait_s) and _positive(lease_s)):
+    fits_header = isinstance(token, str) and token.isascii() and token.isprintable()
+    if not (fits_header and _positive(wait_s) and _positive(lease_s)):
         raise ProtocolBroken("the admission's lease has no usable token or timeouts")
     return _Lease(token, float(wait_s), float(lease_s), queued_s)
 

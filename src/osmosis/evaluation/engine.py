@@ -263,7 +263,7 @@ class Evaluation:
         if self._failure is None:
             self._failure = error
         self._admission.close()
-        await self._host.link.close("stopped")
+        self._host.link.close("stopped")
 
     async def _try(self, sample: Sample) -> None:
         """One try of ``sample``, and its record when the try has a verdict."""
@@ -419,7 +419,7 @@ class Evaluation:
             reason = await self._host.loss()
             self._admission.pause()
             fresh = self._host.tries_this_life <= 1
-            await self._host.link.close(reason)
+            self._host.link.close(reason)
             await self._admission.quiet()
             if self._stopping or self._failure is not None:
                 return
@@ -512,7 +512,7 @@ class Evaluation:
         """Cancel everything in flight; lanes that are recording get a moment to finish."""
         link = self._host.link
         await cancel(link, None, timeout_s=STOP_CANCEL_S)
-        await link.close("stopped")
+        link.close("stopped")
         await asyncio.wait(self._lanes, timeout=STOP_GRACE_S)
         for lane in self._lanes:
             lane.cancel()

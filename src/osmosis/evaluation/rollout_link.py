@@ -1,4 +1,4 @@
-"""The HTTP link to one life of the rollout process: one connection pool, closed when it dies.
+"""The HTTP link to one life of the rollout process: a pool of connections, closed when it dies.
 
 LinkError
 ├── LinkClosed       the process died, or the engine gave it up: every try on it is lost
@@ -8,17 +8,15 @@ LinkError
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urlsplit
 
-import aiohttp
-
-from osmosis.evaluation.strict_json import loads
+from osmosis.evaluation.http_connection import Answer, HttpConnection
 
 KEEPALIVE_S = 3.0
 """Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
 CONNECT_TIMEOUT_S = 10.0
-MAX_ERROR_CHARS = 2000
 
 CloseReason = Literal["exited", "blocked", "stuck", "stopped"]
 
@@ -35,36 +33,17 @@ class LinkBroken(LinkError):
     """A transport error of one request."""
 
 
-@dataclass(slots=True, frozen=True)
-class Answer:
-    """An HTTP answer, read whole."""
-
-    status: int
-    body: bytes
-    retry_after: str | None = None
-
-    def json(self) -> Any:
-        """The parsed body; ValueError when it is not JSON."""
-        return loads(self.body)
-
-    def text(self) -> str:
-        return self.body[:MAX_ERROR_CHARS].decode("utf-8", "replace").strip()
-
-
 class RolloutLink:
     """Requests to ``base_url`` until :meth:`close`. One per life of the rollout process."""
 
     def __init__(self, base_url: str) -> None:
-        self.base_url = base_url.rstrip("/")
+        address = urlsplit(base_url)
+        self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
+        self._host_header = f"Host: {self._host}:{self._port}\r\n"
+        self._idle: list[HttpConnection] = []
+        self._busy: set[HttpConnection] = set()
         self.close_reason: CloseReason | None = None
         self.last_answer = asyncio.get_running_loop().time()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-            auto_decompress=False,
-            trust_env=False,
-        )
 
     @property
     def closed(self) -> bool:
@@ -76,36 +55,70 @@ class RolloutLink:
         path: str,
         *,
         body: bytes | None = None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
         """One exchange. Raises LinkClosed or LinkBroken; never retries."""
-        if self.close_reason is not None:
-            raise LinkClosed(self.close_reason)
-        if body is not None:
-            headers = {"Content-Type": "application/json", **(headers or {})}
         try:
-            async with self._session.request(
-                method,
-                self.base_url + path,
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-            ) as response:
-                answer = Answer(
-                    response.status, await response.read(), response.headers.get("Retry-After")
-                )
-        except (aiohttp.ClientError, OSError, TimeoutError, RuntimeError) as error:
-            # aiohttp says RuntimeError when the session was closed between two requests.
+            if timeout_s is None:
+                answer = await self._exchange(self._head(method, path, body, headers))
+            else:
+                async with asyncio.timeout(timeout_s):
+                    answer = await self._exchange(self._head(method, path, body, headers))
+        except (OSError, TimeoutError) as error:
             if self.close_reason is not None:
                 raise LinkClosed(self.close_reason) from error
             raise LinkBroken(str(error) or type(error).__name__) from error
         self.last_answer = asyncio.get_running_loop().time()
         return answer
 
-    async def close(self, reason: CloseReason) -> None:
+    def close(self, reason: CloseReason) -> None:
         """Give the process up: requests in flight raise LinkClosed at once. Idempotent."""
-        if self.close_reason is None:
-            self.close_reason = reason
-            await self._session.close()
+        if self.close_reason is not None:
+            return
+        self.close_reason = reason
+        for connection in (*self._idle, *self._busy):
+            connection.abort(ConnectionResetError(reason))
+        self._idle.clear()
+
+    async def _exchange(self, request: bytes) -> Answer:
+        connection = self._idle_connection() or await self._connect()
+        self._busy.add(connection)
+        try:
+            answer = await connection.exchange(request)
+        finally:
+            self._busy.discard(connection)
+        if connection.usable and self.close_reason is None:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        return answer
+
+    def _idle_connection(self) -> HttpConnection | None:
+        """The one used last, so that the surplus ages and goes."""
+        fresh_since = asyncio.get_running_loop().time() - KEEPALIVE_S
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.idle_since >= fresh_since:
+                return connection
+            connection.abort(ConnectionResetError("idle for too long"))
+        return None
+
+    async def _connect(self) -> HttpConnection:
+        if self.close_reason is not None:
+            raise ConnectionResetError(self.close_reason)
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                HttpConnection, self._host, self._port
+            )
+        if self.close_reason is not None:
+            connection.abort(ConnectionResetError(self.close_reason))
+        return connection
+
+    def _head(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None
+    ) -> bytes:
+        lines = [f"{method} {path} HTTP/1.1\r\n", self._host_header]
+        lines += [f"{name}: {value}\r\n" for name, value in (headers or {}).items()]
+        if body is not None:
+            lines.append(f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n")
+        return "".join(lines).encode("latin-1") + b"\r\n" + (body or b"")

@@ -1,0 +1,165 @@
+"""One try over the polling protocol, against a server that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from aiohttp import web
+
+from osmosis.evaluation.driver import (
+    AdmissionRefused,
+    Expired,
+    ProcessLost,
+    ProtocolBroken,
+    TryLost,
+    cancel,
+    drive,
+)
+from osmosis.evaluation.rollout_link import RolloutLink
+from osmosis.wire.errors import RunFailed
+
+ADMITTED = {
+    "rollout_id": "r1", "status": "queued", "polling_lease_token": "secret",
+    "result_wait_timeout_sec": 30.0, "polling_lease_timeout_sec": 120.0,
+}  # fmt: skip
+RUNNING = (200, {"rollout_id": "r1", "status": "running"})
+DONE = (200, {"rollout_id": "r1", "status": "success", "sample": {"reward": 1.0}})
+
+
+@asynccontextmanager
+async def server(admissions, results=()):
+    """Answers in order; ``None`` hangs up, ``"hang"`` never answers, the last one is repeated."""
+    asked = []
+
+    async def answer(request, script):
+        asked.append((request.method, request.path_qs, dict(request.headers)))
+        step = script.pop(0) if len(script) > 1 else script[0]
+        if step is None:
+            request.transport.abort()
+            return web.Response()
+        if step == "hang":
+            await asyncio.sleep(30)
+        status, body, *headers = step
+        text = body if isinstance(body, str) else json.dumps(body)
+        return web.Response(status=status, text=text, headers=headers[0] if headers else None)
+
+    admissions, results = list(admissions), list(results)
+    app = web.Application()
+    app.router.add_post("/rollout", partial(answer, script=admissions))
+    app.router.add_get("/rollout/r1/result", partial(answer, script=results))
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    link = RolloutLink(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    try:
+        yield link, asked
+    finally:
+        link.close("stopped")
+        await runner.cleanup()
+
+
+async def run(link, limit_s=20.0):
+    return await drive(link, "r1", {"rollout_id": "r1"}, limit_s=limit_s)
+
+
+async def test_polls_until_the_result_is_there_under_its_lease():
+    async with server([(202, ADMITTED)], [RUNNING, RUNNING, DONE]) as (link, asked):
+        result = await run(link)
+    assert (result.status, result.sample) == ("success", {"reward": 1.0})
+    assert [path for _, path, _ in asked] == [
+        "/rollout",
+        *["/rollout/r1/result?until=finished"] * 3,
+    ]
+    assert asked[1][2]["X-Osmosis-Rollout-Lease"] == "secret"
+
+
+async def test_broken_links_and_gateway_errors_while_polling_are_waited_out():
+    async with server([(202, ADMITTED)], [None, (503, {}), None, DONE]) as (link, _):
+        assert (await run(link)).status == "success"
+
+
+async def test_a_busy_or_starting_server_is_asked_again():
+    busy = (429, {}, {"Retry-After": "0"})
+    async with server([busy, (503, {}), (202, ADMITTED)], [DONE]) as (link, _):
+        result = await run(link)
+    assert result.queued_s >= 0.05
+
+
+async def test_a_broken_admission_loses_the_try_for_it_may_be_running():
+    async with server([None]) as (link, _):
+        with pytest.raises(TryLost):
+            await run(link)
+
+
+@pytest.mark.parametrize(
+    ("admission", "error"),
+    [
+        ((400, {"detail": "no"}), AdmissionRefused),
+        ((500, {"detail": "no"}), AdmissionRefused),
+        ((409, {"detail": "known"}), TryLost),
+        ((202, "no json"), ProtocolBroken),
+        ((202, []), ProtocolBroken),
+        ((202, ADMITTED | {"rollout_id": "r2"}), ProtocolBroken),
+        ((202, ADMITTED | {"polling_lease_timeout_sec": -1}), ProtocolBroken),
+        ((202, ADMITTED | {"polling_lease_token": "a\r\nX: b"}), ProtocolBroken),
+        ((202, {}), RunFailed),
+        ((422, {"detail": [{"loc": ["body", "completion_callback_url"]}]}), RunFailed),
+    ],
+)
+async def test_each_odd_admission_has_its_meaning(admission, error):
+    async with server([admission]) as (link, _):
+        with pytest.raises(error):
+            await run(link)
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ((404, {}), TryLost),
+        ((403, {}), ProtocolBroken),
+        ((200, "no json"), ProtocolBroken),
+        ((200, {"rollout_id": "r2", "status": "success"}), ProtocolBroken),
+        ((200, {"rollout_id": "r1", "status": "splendid"}), ProtocolBroken),
+        ((200, {"rollout_id": "r1", "status": "success", "sample": 3}), ProtocolBroken),
+    ],
+)
+async def test_each_odd_result_has_its_meaning(result, error):
+    async with server([(202, ADMITTED)], [result]) as (link, _):
+        with pytest.raises(error):
+            await run(link)
+
+
+async def test_lone_surrogates_and_nan_in_a_result_are_repaired():
+    body = '{"rollout_id": "r1", "status": "success", "sample": {"a": "\\ud800", "b": NaN}}'
+    async with server([(202, ADMITTED)], [(200, body)]) as (link, _):
+        assert (await run(link)).sample == {"a": "�", "b": None}
+
+
+async def test_the_deadline_covers_every_wait():
+    async with server([(202, ADMITTED)], ["hang"]) as (link, _):
+        with pytest.raises(Expired):
+            await run(link, limit_s=0.2)
+
+
+async def test_a_closed_link_ends_the_try_at_once():
+    async with server([(202, ADMITTED)], ["hang"]) as (link, asked):
+        task = asyncio.create_task(run(link))
+        async with asyncio.timeout(5):
+            while len(asked) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            link.close("exited")
+            with pytest.raises(ProcessLost):
+                await task
+        assert not await cancel(link, None)
+
+
+async def test_connections_are_kept_and_given_up_exchanges_are_not_mixed_up():
+    async with server([(202, ADMITTED)], ["hang", DONE]) as (link, _):
+        with pytest.raises(Expired):
+            await run(link, limit_s=0.2)
+        assert (await run(link)).status == "success"
+        assert len(link._idle) == 1
