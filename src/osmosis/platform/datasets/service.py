@@ -323,7 +323,7 @@ async def bytes_needed(session: AsyncSession, dataset: Dataset) -> bool:
     if dataset.deleted_at is None:
         return True
     replaced = select(Dataset.id).where(Dataset.replaces_id == dataset.id)
-    runs = select(Run.id).where(Run.dataset_id == dataset.id)
+    runs = select(Run.id).where(Run.dataset_id == dataset.id, Run.deleted_at.is_(None))
     if (await session.execute(replaced.limit(1))).first() is None:
         runs = runs.where(Run.status.in_(ACTIVE_RUN))
     return (await session.execute(runs.limit(1))).first() is not None

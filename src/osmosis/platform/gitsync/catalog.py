@@ -25,6 +25,9 @@ MAX_BRANCHES = 1000
 MAX_ROLLOUTS = 500
 MAX_DESCRIBED_BYTES = 32 * 1024
 DESCRIPTION_CHARACTERS = 300
+MAX_TOML_BRACKETS = 500
+"""More could be nested deeper than the parser's recursion; a description is not worth that."""
+
 USUAL_DEFAULTS = ("main", "master")
 
 
@@ -144,9 +147,11 @@ def first_paragraph(markdown: str) -> str | None:
 
 def project_description(toml: str) -> str | None:
     """``[project] description`` of a pyproject."""
+    if toml.count("[") + toml.count("{") > MAX_TOML_BRACKETS:
+        return None
     try:
         said = tomllib.loads(toml).get("project", {}).get("description")
-    except (tomllib.TOMLDecodeError, RecursionError, AttributeError):
+    except (tomllib.TOMLDecodeError, AttributeError):
         return None
     return _shortened(said) if isinstance(said, str) and said.strip() else None
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from osmosis.platform.db.models import Repository
 from osmosis.platform.gitsync.git import Access
@@ -27,9 +28,8 @@ SSH_TIMEOUT_S = 15
 
 ASKPASS = """#!/bin/sh
 case "$1" in
-  Username*"//$OSMOSIS_GIT_HOST'"* | Username*"//$OSMOSIS_GIT_HOST/"*) echo "$OSMOSIS_GIT_USER" ;;
-  Password*"@$OSMOSIS_GIT_HOST'"* | Password*"@$OSMOSIS_GIT_HOST/"*)
-    cat "/dev/fd/$OSMOSIS_GIT_TOKEN_FD" ;;
+  "Username for '$OSMOSIS_GIT_PLACE': ") echo "$OSMOSIS_GIT_USER" ;;
+  "Password for '$OSMOSIS_GIT_PLACE_OF_USER': ") cat "/dev/fd/$OSMOSIS_GIT_TOKEN_FD" ;;
   *) exit 1 ;;
 esac
 """
@@ -62,10 +62,12 @@ def access_with(
     if credential is None or kind is None:
         yield Access(allowed)
     elif kind == "token":
+        netloc = urlsplit(remote.url).netloc
         with _token_pipe(credential) as descriptor:
             variables = {
                 "GIT_ASKPASS": str(_askpass(settings)),
-                "OSMOSIS_GIT_HOST": remote.url.partition("://")[2].partition("/")[0],
+                "OSMOSIS_GIT_PLACE": f"{remote.protocol}://{netloc}",
+                "OSMOSIS_GIT_PLACE_OF_USER": f"{remote.protocol}://{TOKEN_USER}@{netloc}",
                 "OSMOSIS_GIT_USER": TOKEN_USER,
                 "OSMOSIS_GIT_TOKEN_FD": str(descriptor),
             }

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from osmosis.platform.db.models import Repository
 from osmosis.platform.gitsync.bare import repo_path
-from osmosis.platform.gitsync.git import READ_BYTES, GitFailed, git, git_process, pipes
+from osmosis.platform.gitsync.git import ERROR_BYTES, READ_BYTES, GitFailed, git, git_process, pipes
 from osmosis.platform.settings import Settings
 from osmosis.wire.errors import OsmosisError
 
@@ -37,9 +37,7 @@ async def path_kind_at(
     settings: Settings, repository: Repository, commit_sha: str, path: str
 ) -> Kind | None:
     """``tree`` for a directory, ``blob`` for a file, None when the commit has no such path."""
-    if "\n" in path or "\0" in path:
-        return None
-    (info,) = await object_infos(settings, repository, [f"{commit_sha}:{path.strip('/')}"])
+    info = await _path_info(settings, repository, commit_sha, path)
     return info.kind if info and info.kind in ("tree", "blob", "commit") else None  # type: ignore[return-value]
 
 
@@ -84,14 +82,23 @@ async def read_file_at(
     max_bytes: int = MAX_FILE_BYTES,
 ) -> bytes | None:
     """A file's bytes at the commit, or None; a file over ``max_bytes`` is refused."""
-    if "\n" in path or "\0" in path:
-        return None
-    (info,) = await object_infos(settings, repository, [f"{commit_sha}:{path.strip('/')}"])
+    info = await _path_info(settings, repository, commit_sha, path)
     if info is None or info.kind != "blob":
         return None
     if info.size > max_bytes:
         raise OsmosisError(f"The file '{path}' is larger than {max_bytes:,} bytes.")
     return (await read_blobs(settings, repository, [info.object_id]))[info.object_id]
+
+
+async def _path_info(
+    settings: Settings, repository: Repository, commit_sha: str, path: str
+) -> ObjectInfo | None:
+    inside = path.strip("/")
+    # git takes '..' for a way out of the tree, and a line for a question.
+    if {".", ".."} & set(inside.split("/")) or "\n" in path or "\0" in path:
+        return None
+    (info,) = await object_infos(settings, repository, [f"{commit_sha}:{inside}"])
+    return info
 
 
 async def object_infos(
@@ -150,10 +157,14 @@ async def archive(
     async with git_process(settings, path, "archive", "--format=tar", commit_sha) as process:
         stdin, stdout, stderr = pipes(process)
         stdin.close()
-        complaint = asyncio.create_task(stderr.read())
-        while chunk := await stdout.read(READ_BYTES):
-            yield chunk
-        said = (await complaint).decode(errors="replace").strip()
+        complaint = asyncio.create_task(stderr.read(ERROR_BYTES))
+        try:
+            while chunk := await stdout.read(READ_BYTES):
+                yield chunk
+            said = (await complaint).decode(errors="replace").strip()
+        finally:
+            complaint.cancel()
+            await asyncio.gather(complaint, return_exceptions=True)
         if await process.wait() != 0:
             raise OsmosisError(
                 f"The code of commit {commit_sha[:12]} cannot be read from the repository.",

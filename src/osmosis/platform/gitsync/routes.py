@@ -35,7 +35,7 @@ async def connect(
     body: Connection, request: Request, platform: CurrentPlatform, user: CurrentUser
 ) -> dict[str, Any]:
     if body.workspace is None:
-        scope = await require_scope(request, user)
+        scope = await require_scope(request)
     else:
         async with platform.db.read() as session:
             found = await workspaces.by_name(session, user.user_id, body.workspace)
