@@ -242,8 +242,7 @@ async def test_what_a_killed_build_left_is_swept_away(lab, sink):
     shutil.rmtree(young)
 
 
-async def test_two_runs_at_once_build_one_environment(tmp_path, sink):
-    lab = Lab(tmp_path, tmp_path / "cache")
+async def test_two_runs_at_once_build_one_environment(lab, sink):
     lab.pyproject("helper", more=lab.library(HELPER % "once") + NO_INDEX)
     both = await asyncio.gather(
         prepare_environment(lab.plan(), sink), prepare_environment(lab.plan(), sink)

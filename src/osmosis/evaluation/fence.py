@@ -12,7 +12,7 @@ itself may be out of sight afterwards. Modules that are slow to import (json, re
 """
 
 # Importing pathlib would cost more than everything this script does.
-# ruff: noqa: PTH
+# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH112, PTH120, PTH211
 
 from __future__ import annotations
 
