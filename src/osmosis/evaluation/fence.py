@@ -11,9 +11,6 @@ which must collect orphans. Only the standard library, and nothing imported late
 itself may be out of sight afterwards. Modules that are slow to import (json, re) are not used.
 """
 
-# Importing pathlib would cost more than everything this script does.
-# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH112, PTH120, PTH211
-
 from __future__ import annotations
 
 import ctypes
