@@ -51,7 +51,10 @@ def server_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     data = tmp_path_factory.mktemp("server") / "data"
     environment = {key: v for key, v in os.environ.items() if not key.startswith("OSMOSIS_")}
     environment.update(
-        OSMOSIS_DATA_DIR=str(data), OSMOSIS_PORT="0", OSMOSIS_EMBEDDED_WORKER="false"
+        OSMOSIS_DATA_DIR=str(data),
+        OSMOSIS_PORT="0",
+        OSMOSIS_EMBEDDED_WORKER="false",
+        OSMOSIS_GIT_ALLOW_FILE="true",
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "osmosis.platform.server"],

@@ -113,3 +113,25 @@ def test_a_workspace_is_named_from_anywhere(workspace: Path, near: Osmosis, tmp_
     done = near("--json", "--workspace", workspace.name, "dataset", "list").json
     assert done["workspace"] == {"name": workspace.name}
     assert near("--workspace", "no-such", "dataset", "list").code == 1
+
+
+def test_a_remote_repository_is_connected_and_known_by_its_directory(
+    near: Osmosis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = tmp_path / f"remote-{os.urandom(3).hex()}"
+    assert near("init", root, "--offline").code == 0
+    git(tmp_path, "clone", "-q", "--bare", str(root), "bare.git")
+    git(root, "remote", "add", "origin", str(tmp_path / "bare.git"))
+    monkeypatch.chdir(root)
+    done = near("--json", "workspace", "connect", f"file://{tmp_path}/bare.git")
+    assert done.code == 0, done
+    assert near("--json", "rollout", "list").json["total_count"] == 1
+    assert near("--json", "workspace", "sync").json["status"] == "success"
+
+
+def test_a_credential_comes_from_a_variable_or_a_file_only(near: Osmosis):
+    words = ["workspace", "connect", "https://git.example/a/b.git", "--name", "x"]
+    error = near("--json", *words, "--token-env", "NOT_SET").error
+    assert "NOT_SET" in error["message"]
+    assert near("--json", *words, "--deploy-key", "no-file").error["code"] == "VALIDATION"
+    assert near("--json", "workspace", "connect", "--token-env", "X").error["code"] == "VALIDATION"

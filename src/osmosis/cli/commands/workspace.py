@@ -58,12 +58,14 @@ def connect(
         if token_env or deploy_key:
             raise ValidationFailed("--token-env and --deploy-key need the URL of a repository.")
         return _connect_hosted(root or find_workspace(Path.cwd()), name)
-    body: dict[str, Any] = {"url": url}
     chosen = name or session.line.workspace or (workspace_name(root) if root else None)
-    if chosen:
-        body["name"] = chosen
-    body.update(_credential(token_env, deploy_key))
-    answer = session.account.connect_workspace(body)
+    if chosen is None:
+        raise ValidationFailed("Name the workspace with --name NAME.")
+    credential = _credential(token_env, deploy_key)
+    made = session.account.create_workspace(chosen)  # the same again changes nothing
+    answer = session.account.connect_workspace(
+        {"workspace": made["name"], "url": url, **credential}
+    )
     connected = answer.get("connected_repo") or {}
     identity = connected.get("repo_full_name")
     if root and identity:
