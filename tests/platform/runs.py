@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from osmosis.platform.datasets.service import dataset_path
 from osmosis.platform.db.models import Dataset
 from osmosis.platform.gitsync.git import git
 from osmosis.platform.gitsync.service import ensure_hosted, repository_of
@@ -70,8 +71,7 @@ async def add_dataset(
     async with platform.db.write() as session:
         session.add(dataset)
         await session.flush()
-    path = platform.settings.datasets_dir / f"{dataset.id}.{dataset.extension}"
-    path.write_text(text)
+    dataset_path(platform.settings, dataset).write_text(text)
     return dataset
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from osmosis.platform.datasets.service import dataset_by_ref
 from osmosis.platform.db.models import Dataset, Repository
 from osmosis.platform.gitsync import service as gitsync
 from osmosis.platform.gitsync.service import ResolvedCommit
 from osmosis.platform.platform import Platform
-from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed, near
+from osmosis.wire.errors import Issue, NotFound, OsmosisError, ValidationFailed, near
 from osmosis.workspace.config import EvalConfig
 from osmosis.workspace.layout import ROLLOUTS
 
 SCRIPTED = "scripted/"
-KNOWN_DATASETS = 500
 
 
 def submission_mistakes(issues: Sequence[Issue]) -> ValidationFailed:
@@ -37,21 +36,13 @@ async def check_dataset(
 ) -> tuple[Dataset | None, list[Issue]]:
     """The uploaded dataset of this name, or what is wrong with it."""
     key = "experiment.dataset"
-    live = (
-        Dataset.workspace_id == workspace_id,
-        Dataset.deleted_at.is_(None),
-    )
-    query = select(Dataset).where(*live, Dataset.name == name).order_by(Dataset.created_at.desc())
-    found = (await session.execute(query)).scalars().all()
-    ready = next((dataset for dataset in found if dataset.status == "uploaded"), None)
-    if ready is not None:
-        return ready, []
-    if found:
-        return None, [Issue(key=key, message=_unready(found[0]))]
-    names = (
-        await session.execute(select(Dataset.name).where(*live).distinct().limit(KNOWN_DATASETS))
-    ).scalars()
-    return None, [_unknown(key, f"there is no dataset '{name}'", name, list(names))]
+    try:
+        dataset = await dataset_by_ref(session, workspace_id, name)
+    except NotFound as error:
+        return None, [Issue(key=key, message=error.message)]
+    if dataset.status != "uploaded":
+        return None, [Issue(key=key, message=_unready(dataset))]
+    return dataset, []
 
 
 async def check_code(

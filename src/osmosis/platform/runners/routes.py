@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from osmosis.platform.datasets.service import dataset_path
 from osmosis.platform.db.models import Dataset, Repository, Run
 from osmosis.platform.deps import CurrentPlatform
 from osmosis.platform.evals.lifecycle import CLAIMABLE
@@ -112,7 +113,7 @@ async def rows(
     async with platform.db.read() as session:
         run = await leased_run(session, run_id, x_osmosis_lease)
         dataset = await session.get(Dataset, run.dataset_id or "")
-    path = platform.settings.datasets_dir / f"{dataset.id}.{dataset.extension}" if dataset else None
+    path = dataset_path(platform.settings, dataset) if dataset else None
     if dataset is None or path is None or not path.is_file():
         raise NotFound(
             f"The dataset '{run.dataset_name}' of the run was deleted.",
