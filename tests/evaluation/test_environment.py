@@ -63,7 +63,7 @@ async def test_a_rollout_gets_the_sdk_that_is_running_here_and_keeps_it(lab, sin
     built = await prepare_environment(lab.plan(), sink)
     assert not built.cached
     assert built.sdk.startswith("osmosis-platform ") and "+sdk." in built.sdk
-    place = run_in(built, "import osmosis.wire.errors, osmosis; print(osmosis.__file__)")
+    place = run_in(built, "import osmosis.rollout.errors, osmosis; print(osmosis.__file__)")
     assert place.startswith(str(built.directory))
     assert run_in(
         built, "import importlib.metadata as m; print(m.version('osmosis-platform'))"
@@ -85,13 +85,12 @@ async def test_a_rollout_gets_the_sdk_that_is_running_here_and_keeps_it(lab, sin
     assert seconds < 0.5  # 20 ms on an idle machine
 
 
-async def test_extras_of_the_sdk_are_resolved_with_it(lab, sink):
-    lab.pyproject(
-        "osmosis-platform[demo]", more='[tool.uv]\nconstraint-dependencies=["xllamacpp<0"]\n'
-    )
-    error = await failure(lab, sink)
-    assert error.kind == "dependencies_failed"
-    assert "xllamacpp" in error.message
+async def test_the_server_extra_of_a_moved_rollout_brings_no_platform(lab, sink):
+    """`osmosis-ai[server]` becomes `osmosis-platform[server]`; a rollout needs only the SDK."""
+    lab.pyproject("osmosis-platform[server]")
+    environment = await prepare_environment(lab.plan(), sink)
+    assert "+sdk." in environment.sdk
+    assert not list(environment.directory.glob("lib/*/site-packages/litellm"))
 
 
 async def test_a_source_for_the_sdk_that_is_not_here_is_ignored(lab, sink):

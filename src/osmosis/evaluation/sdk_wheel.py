@@ -1,8 +1,9 @@
-"""A wheel of the very ``osmosis`` package that is running, made without network or build backend.
+"""A wheel of the very SDK that is running, made without network or build backend.
 
-A rollout that depends on ``osmosis-platform`` gets this wheel and nothing else: its version has a
-local part made from its contents, so that no index can offer it, and resolution is overridden to
-its file (see ``resolution.py``).
+It holds ``osmosis.rollout`` and needs what a rollout needs: neither the command line nor the
+platform, whatever extra is asked for. A rollout that depends on ``osmosis-platform`` gets this
+wheel and nothing else: its version has a local part made from its contents, so that no index can
+offer it, and resolution is overridden to its file (see ``resolution.py``).
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ from dataclasses import dataclass
 from email import message_from_string
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import osmosis
 from osmosis.wire.errors import RunFailed
 
 DISTRIBUTION = "osmosis-platform"
 PACKAGE_DIR = Path(osmosis.__file__).parent
+SDK_ROOMS = ("rollout",)
+"""The packages below ``osmosis`` that user code may import."""
+_NOT_FOR_ROLLOUTS = ("httpx", "rich", "typer")
+"""Dependencies of the distribution that only its command line uses."""
+_PLATFORM_EXTRAS = ("server", "dev", "demo")
 _FILE_STEM = "osmosis_platform"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SKIPPED_DIRS = {"__pycache__", ".pytest_cache", ".ruff_cache"}
@@ -67,14 +75,14 @@ def _distribution_metadata() -> dict[str, str]:
     return {
         "version": distribution.version,
         "METADATA": distribution.read_text("METADATA") or "",
-        "entry_points.txt": distribution.read_text("entry_points.txt") or "",
     }
 
 
 def _files(package: Path) -> Iterator[str]:
-    """Paths of the package's files, relative to the directory that holds the package."""
+    """Paths of the SDK's files, relative to the directory that holds the package."""
     for directory, names, files in os.walk(package):
-        names[:] = [name for name in names if name not in _SKIPPED_DIRS]
+        known = SDK_ROOMS if Path(directory) == package else names
+        names[:] = [name for name in names if name in known and name not in _SKIPPED_DIRS]
         for name in files:
             if not name.endswith(_SKIPPED_SUFFIXES):
                 yield Path(directory, name).relative_to(package.parent).as_posix()
@@ -112,8 +120,6 @@ def _write(
     contents[f"{info}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: osmosis\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
-    if metadata["entry_points.txt"]:
-        contents[f"{info}/entry_points.txt"] = metadata["entry_points.txt"].encode()
     record = "".join(f"{name},{_record_hash(raw)},{len(raw)}\n" for name, raw in contents.items())
     contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +136,22 @@ def _write(
 def _with_version(text: str, version: str) -> str:
     message = message_from_string(text)
     message.replace_header("Version", version)
+    needed = [line for line in message.get_all("Requires-Dist", []) if _is_for_rollouts(line)]
+    del message["Requires-Dist"]
+    for line in needed:
+        message["Requires-Dist"] = line
     return message.as_string()
+
+
+def _is_for_rollouts(requirement: str) -> bool:
+    parsed = Requirement(requirement)
+    if parsed.name in _NOT_FOR_ROLLOUTS:
+        return False
+    marker = parsed.marker
+    return marker is None or not any(
+        marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+        for extra in _PLATFORM_EXTRAS
+    )
 
 
 def _record_hash(raw: bytes) -> str:
