@@ -542,9 +542,17 @@ async def test_a_remote_that_never_answers_is_given_up(
     client: httpx.AsyncClient, platform: Platform
 ) -> None:
     platform.settings.__dict__["git_fetch_timeout_s"] = 0.3
-    server = await asyncio.start_server(lambda reader, writer: reader.read(), "127.0.0.1", 0)
+    gone = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        gone.set()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     answer = await connect(client, f"http://127.0.0.1:{port}/a/b.git")
     assert answer.status_code == 400 and "took too long" in answer.json()["error"]
+    await gone.wait()
     server.close()
     await server.wait_closed()
