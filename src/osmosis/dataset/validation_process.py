@@ -6,6 +6,7 @@ A file of a stranger may be built to exhaust memory, so this process limits its 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import resource
@@ -23,7 +24,9 @@ def main() -> None:
 
 def validated(request: dict[str, Any]) -> dict[str, Any]:
     """Validate as the request says, with the memory of this process limited from now on."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    # A lower limit may be set already, and not every system can limit this.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     name = request.get("name")
     try:
         return report_body(validate(request["path"], request["format"], name=name))
