@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import platform as machine
 import tarfile
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -218,6 +220,21 @@ async def test_a_silent_worker_keeps_its_run_as_long_as_nobody_else_took_it(
     await expire_lease(platform, name)
     assert (await worker.post("heartbeat")).status_code == 200
     assert await Worker.claims(worker_client, "other") is None
+
+
+async def test_a_worker_of_this_machine_that_died_is_replaced_without_waiting(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    await submit()
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    host = machine.node()
+    await claimed(worker_client, f"{host}-{gone.pid}-abc123")
+    assert len(await reaper.expire_dead_leases(platform)) == 1
+    await claimed(worker_client, f"{host}-{os.getpid()}-abc123")
+    assert await reaper.expire_dead_leases(platform) == []
+    assert not reaper.is_dead(f"elsewhere-{gone.pid}-abc123")
+    assert not reaper.is_dead("w1")
 
 
 async def test_a_run_that_loses_every_worker_ends_as_failed(

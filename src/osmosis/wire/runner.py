@@ -35,6 +35,9 @@ Stage = Literal[
 
 
 class ClaimRequest(BaseModel):
+    """``worker_id`` is ``HOST-PID-RANDOM``: by it the platform sees at once that a worker on its
+    own machine has died, and need not wait for the lease to run out."""
+
     worker_id: str
     wait_s: float = Field(default=20.0, ge=0, le=60)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import platform as machine
+import re
 import shutil
 from datetime import timedelta
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete, or_, select, update
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.evals.lifecycle import CLAIMABLE, end_run, run_topic
 from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
+from osmosis.platform.processes import start_time
 from osmosis.platform.runners.finish import note_end
 from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimable
 from osmosis.platform.runners.writers import SegmentWriters
@@ -23,11 +26,13 @@ SILENT_STOP_S = 3.0
 # And one that goes on beating without stopping loses its lease after this.
 STOP_DEADLINE_S = 9.0
 DELETED_AT_ONCE = 2000
+WORKER_ID = re.compile(r"(?P<host>.+)-(?P<pid>[0-9]{1,9})-[^-]+")
 
 
 async def reap(platform: Platform, writers: SegmentWriters) -> None:
     """Look every second, for as long as the server lives."""
     while True:
+        await expire_dead_leases(platform)
         await end_stopped_runs(platform)
         async with platform.db.read() as session:
             waiting = select(Run.id).where(claimable(utc_now())).limit(1)
@@ -36,6 +41,29 @@ async def reap(platform: Platform, writers: SegmentWriters) -> None:
         while await remove_one_deleted_run(platform, writers):
             pass
         await asyncio.sleep(PERIOD_S)
+
+
+async def expire_dead_leases(platform: Platform) -> list[str]:
+    """End the leases of workers on this machine that have died; returns the ids of their runs."""
+    held = (Run.status == "running", Run.lease_expires_at > utc_now())
+    async with platform.db.read() as session:
+        query = select(Run.id, Run.lease_owner, Run.lease_token).where(*held)
+        dead = [row for row in await session.execute(query) if is_dead(row.lease_owner or "")]
+    if not dead:
+        return []
+    async with platform.db.write() as session:
+        for run_id, _, token in dead:
+            mine = update(Run).where(Run.id == run_id, Run.lease_token == token)
+            await session.execute(mine.values(lease_expires_at=utc_now()))
+    return [row.id for row in dead]
+
+
+def is_dead(worker_id: str) -> bool:
+    """Whether the worker ran on this machine and its process is gone."""
+    match = WORKER_ID.fullmatch(worker_id)
+    if match is None or match["host"] != machine.node():
+        return False
+    return start_time(int(match["pid"])) is None
 
 
 async def end_stopped_runs(platform: Platform) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,10 @@ from osmosis.platform.evals.documents import (
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.evals.samples import SamplePage, page_of_samples
 from osmosis.platform.web.chart import Chart, reward_chart
+from osmosis.platform.web.formats import number, pretty
 
 LOG_TAIL = 30
+HASH = re.compile(r"[0-9a-f]{32,64}")
 SAMPLES_SHOWN = 50
 CATEGORY_NOTES = {
     "agent": "the agent's own",
@@ -30,6 +33,18 @@ CATEGORY_NOTES = {
     "platform": "the platform's",
     "timeout": "a time limit's",
 }
+EFFECTIVE_LABELS = {
+    "in_flight": "Samples in flight",
+    "advertised_max_concurrent": "Rollout's own limit",
+    "sdk": "SDK",
+    "sandbox": "Sandbox",
+    "environment": "Environment",
+    "model": "Gateway",
+    "judge": "Judge",
+    "sample_deadline_s": "sample deadline s",
+}
+# The settings and the advanced section are shown as they were submitted.
+REPEATED = ("advanced",)
 SCOPE_LABELS = {
     "workspace": "workspace",
     "user": "personal",
@@ -78,8 +93,19 @@ class RunView:
     def settings(self) -> dict[str, Any]:
         """The evaluation settings in the documented order, then the advanced ones."""
         evaluation = self.run.config.get("evaluation", {})
-        shown = {key: value for key, value in evaluation.items() if value is not None}
-        return {**shown, **self.run.config.get("advanced", {})}
+        both = {**evaluation, **self.run.config.get("advanced", {})}
+        return {key: shown_value(value) for key, value in both.items() if value is not None}
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """What the worker found and decided, without what the settings say already."""
+        shown: dict[str, Any] = {}
+        for key, value in self.run.effective.items():
+            if key in self.settings or key in REPEATED or value is None:
+                continue
+            flat = flattened(value) if isinstance(value, dict) else shown_value(value)
+            shown[EFFECTIVE_LABELS.get(key, key.replace("_", " "))] = flat
+        return shown
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -128,6 +154,25 @@ async def view_run(
         cost=cost_document(run),
         selection=selection_document(run),
     )
+
+
+def flattened(values: dict[str, Any]) -> str:
+    """A small table on one line: ``provider: openai, cached: yes``."""
+    return ", ".join(
+        f"{key.replace('_', ' ')}: {shown_value(value)}"
+        for key, value in values.items()
+        if value is not None
+    )
+
+
+def shown_value(value: Any) -> str:
+    """A setting as people write it: whole numbers without a point, hashes cut short."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    text = pretty(value)
+    return text[:12] if HASH.fullmatch(text) else text
 
 
 def is_scripted(model_path: str) -> bool:
