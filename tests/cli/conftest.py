@@ -126,12 +126,37 @@ def workspace(
     return root
 
 
+@pytest.fixture(scope="session")
+def pushed(server_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One workspace for all tests that submit: pushed, with its dataset.
+
+    Its entrypoint is empty, so that the import check of each submit takes no second.
+    """
+    home = tmp_path_factory.mktemp("pushed")
+    root = home / "pushed"
+    clean = {key: v for key, v in os.environ.items() if not key.startswith("OSMOSIS_")}
+    environment = {**clean, "OSMOSIS_DATA_DIR": str(server_data), "XDG_CONFIG_HOME": str(home)}
+
+    def command(*words: str, cwd: Path) -> None:
+        argv = [sys.executable, "-m", "osmosis.cli.main", *words]
+        done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done
+
+    command("init", str(root), cwd=home)
+    (root / "rollouts/multiply/main.py").write_text("")
+    git(root, "commit", "-q", "-a", "-m", "Empty the entrypoint")
+    subprocess.run(["git", "push", "-q"], cwd=root, env=environment, check=True)
+    command("dataset", "upload", "data/multiply.jsonl", "--yes", "--wait", cwd=root)
+    return root
+
+
 @pytest.fixture
-def ready(workspace: Path, near: Osmosis) -> Path:
-    """A workspace that is pushed and has its dataset: one can submit."""
-    push(workspace)
-    assert near("dataset", "upload", "data/multiply.jsonl", "--yes", "--wait").code == 0
-    return workspace
+def ready(pushed: Path, near: Osmosis, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The pushed workspace as it was pushed; the current directory. Its runs pile up."""
+    git(pushed, "reset", "-q", "--hard", "origin/main")
+    git(pushed, "clean", "-q", "-f", "-d")
+    monkeypatch.chdir(pushed)
+    return pushed
 
 
 def push(root: Path) -> None:
