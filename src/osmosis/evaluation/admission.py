@@ -79,6 +79,12 @@ class Admission:
         self._advance()
         self._wake()
 
+    def release_suspects(self) -> None:
+        """The culprit is found: groups that still wait are nobody's suspects any more."""
+        waiting = [sample for group in self._groups for sample in group]
+        self._groups.clear()
+        self._ready.extendleft(reversed(waiting))
+
     def pause(self) -> None:
         """Hand out nothing until :meth:`resume`: the rollout process is being replaced."""
         self._paused = True

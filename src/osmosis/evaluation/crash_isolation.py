@@ -4,8 +4,11 @@ The process dies with several samples in it: they are split into halves, and eac
 alone. A half that lives is innocent; one that dies is split again. A sample that was alone in
 two deaths is guilty. A process killed from outside looks like a crash, so one lone death proves
 nothing, and SIGKILL, which is how an operator or the out-of-memory killer ends a process, needs
-more of them. A sample that blocks the event loop for longer than its own limits is guilty as
-soon as it does so alone: nobody else can hold the loop then.
+more of them.
+
+A blocked event loop is different: it takes long to be sure of it, and an innocent sample is done
+much sooner. So the suspects run one by one, and the first that blocks the loop alone, beyond its
+own limits, is guilty: nobody else can hold it then. The suspects behind it are let go.
 """
 
 from __future__ import annotations
@@ -57,6 +60,8 @@ class CrashIsolation:
         self._restarts += 1
         if not lost:
             return Verdict()
+        if len(lost) > 1 and cause == "blocked":
+            return Verdict(groups=[[sample] for sample in lost])
         if len(lost) > 1:
             middle = (len(lost) + 1) // 2
             return Verdict(groups=[lost[:middle], lost[middle:]])

@@ -418,14 +418,14 @@ class Evaluation:
         while True:
             reason = await self._host.loss()
             self._admission.pause()
-            fresh = self._host.tries_this_life <= 1
+            clean = not self._host.may_hold_leftovers
             self._host.link.close(reason)
             await self._admission.quiet()
             if self._stopping or self._failure is not None:
                 return
             lost, self._lost = self._lost, []
             how = await self._host.bury()
-            await self._judge(lost, reason, how, fresh=fresh)
+            await self._judge(lost, reason, how, clean=clean)
             if self._isolation.hopeless:
                 raise RunFailed(
                     "rollout_crashed",
@@ -438,7 +438,7 @@ class Evaluation:
             self._admission.resume()
 
     async def _judge(
-        self, lost: list[tuple[Sample, TryFacts]], reason: CloseReason, how: str, *, fresh: bool
+        self, lost: list[tuple[Sample, TryFacts]], reason: CloseReason, how: str, *, clean: bool
     ) -> None:
         """Decide who runs again, who runs apart, and who is recorded as the culprit."""
         samples = [sample for sample, _ in lost]
@@ -447,15 +447,14 @@ class Evaluation:
             return
         cause: Cause = "died"
         if reason == "blocked":
-            cause = "blocked" if fresh else "died"
+            cause = "blocked" if clean else "died"
         elif "SIGKILL" in how:
             cause = "killed"
         verdict = self._isolation.process_lost(samples, cause)
         self._sink.log(
             "error",
             "rollout",
-            f"The rollout process {'was blocked and killed' if reason == 'blocked' else 'ended'} "
-            f"({how}) with {len(samples)} samples in it; it is started again.",
+            f"{_loss(reason, how)} with {_count(samples)} in it; it is started again.",
             {"samples": [str(sample) for sample in samples[:20]]},
         )
         for _, facts in lost:
@@ -464,6 +463,8 @@ class Evaluation:
             self._admission.isolate(verdict.groups)
         if verdict.guilty is not None:
             facts = lost[0][1]
+            if reason == "blocked":
+                self._admission.release_suspects()
             await self._record(verdict.guilty, self._crash_verdict(reason, how), facts)
 
     def _crash_verdict(self, reason: CloseReason, how: str) -> Classified:
@@ -528,6 +529,16 @@ class Evaluation:
             endings.append(self._started.process.stop(1.0))
         endings.append(self._admission.release_rows())
         await asyncio.gather(*(_within(TEARDOWN_S, ending) for ending in endings))
+
+
+def _loss(reason: CloseReason, how: str) -> str:
+    if reason == "blocked":
+        return "The rollout process was killed because its event loop was blocked,"
+    return f"The rollout process ended ({how})"
+
+
+def _count(samples: list[Sample]) -> str:
+    return f"{len(samples)} sample{'' if len(samples) == 1 else 's'}"
 
 
 def _is_no_verdict(result: RolloutResult) -> bool:

@@ -15,15 +15,15 @@ from osmosis.evaluation.rollout_link import CloseReason, LinkBroken, LinkClosed,
 
 PROBE_AFTER_S = 2.0
 """Silence on all requests after which the server is asked whether it is there."""
-BLOCKED_GRACE_S = 10.0
+BLOCKED_GRACE_S = 3.0
 """How much longer than a sample's own limits its event loop may be blocked."""
-BLOCKED_WARNING_S = 10.0
+BLOCKED_WARNING_S = 5.0
 REFUSED_LIMIT_S = 10.0
 """How long a living process may refuse connections."""
 SLOT_CHECK_AFTER_S = 5.0
 """Time for a cancelled rollout to leave its slot."""
-SLOT_CHECKS = 3
-SLOT_CHECK_INTERVAL_S = 1.0
+SLOT_CHECKS, SLOT_PROOFS = 12, 3
+SLOT_CHECK_INTERVAL_S = 0.5
 HEALTH_TIMEOUT_S = 5.0
 KILL_GRACE_S = 0.2
 STOP_GRACE_S = 3.0
@@ -55,13 +55,14 @@ class RolloutHost:
         )
         self.link: RolloutLink
         self.process: RolloutPart
-        self.tries_this_life = 0
+        self.may_hold_leftovers = False
+        """True once a try of this life ended by a clock: its code may still be running."""
 
     def adopt(self, process: RolloutPart) -> None:
         """Watch a process that was just started, and open a link to it."""
         self.process = process
         self.link = RolloutLink(process.base_url)
-        self.tries_this_life = 0
+        self.may_hold_leftovers = False
         self._silent_since = None
         self._slots_in_doubt.clear()
         self._loss = asyncio.get_running_loop().create_future()
@@ -82,7 +83,6 @@ class RolloutHost:
     def enter(self) -> None:
         """A try starts."""
         self._in_flight += 1
-        self.tries_this_life += 1
 
     def leave(self) -> None:
         """A try is over."""
@@ -90,6 +90,7 @@ class RolloutHost:
 
     def doubt_slots(self) -> None:
         """A rollout was cancelled or timed out: see to it that it gives its slot back."""
+        self.may_hold_leftovers = True
         self._slots_in_doubt.set()
 
     @property
@@ -195,13 +196,7 @@ class RolloutHost:
             if self.process.max_concurrent is None:
                 continue
             await asyncio.sleep(SLOT_CHECK_AFTER_S)
-            for check in range(SLOT_CHECKS):
-                if check:
-                    await asyncio.sleep(SLOT_CHECK_INTERVAL_S)
-                busy = await self._busy_slots()
-                if busy is None or busy <= self._in_flight:
-                    break
-            else:
+            if await self._slots_are_held():
                 self._sink.log(
                     "warning",
                     "rollout",
@@ -211,6 +206,24 @@ class RolloutHost:
                 )
                 self.give_up("stuck")
                 return
+
+    async def _slots_are_held(self) -> bool:
+        """Whether the server is busy with more than we have in flight, seen several times.
+
+        One look is no proof either way: a try in flight may not have reached its slot yet, and
+        one that is over may be just leaving it.
+        """
+        proofs = 0
+        for _ in range(SLOT_CHECKS):
+            before = self._in_flight
+            busy = await self._busy_slots()
+            if busy is None:
+                return False
+            proofs += busy > max(before, self._in_flight)
+            if proofs >= SLOT_PROOFS:
+                return True
+            await asyncio.sleep(SLOT_CHECK_INTERVAL_S)
+        return False
 
     async def _busy_slots(self) -> int | None:
         """Rollouts that the server says are queued or running; None when it does not say."""
