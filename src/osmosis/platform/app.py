@@ -45,6 +45,16 @@ ROOMS = (
 applications of its own. The pages come last: their addresses begin with a workspace's name."""
 
 
+NO_TELEMETRY: Any = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+"""FastAPI can export requests, bodies of refused ones included, when the environment says so."""
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The server as an ASGI application; its lifespan starts and closes the platform."""
     platform = Platform.create(settings)
@@ -64,6 +74,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/openapi.json",
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
         lifespan=lifespan,
         middleware=[
             Middleware(UnexpectedErrors),
