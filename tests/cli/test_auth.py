@@ -6,6 +6,9 @@ import pytest
 
 from osmosis.client.credentials import credentials_path
 from tests.cli.conftest import Osmosis
+from tests.client.conftest import Answering, server
+
+__all__ = ["server"]
 
 
 def local(server_data: Path) -> str:
@@ -69,3 +72,41 @@ def test_git_gets_no_token_for_another_host(near: Osmosis):
 def test_git_cannot_store_or_erase(near: Osmosis, action: str):
     done = near("auth", "git-credential", action, stdin="protocol=http\nhost=x\n")
     assert (done.code, done.out) == (0, "")
+
+
+STARTED = {
+    "device_code": "d",
+    "user_code": "ABCD-EFGH",
+    "verification_uri": "http://127.0.0.1/device",
+    "expires_in": 60,
+    "interval": 0,
+}
+
+
+def test_a_browser_login_shows_the_code_and_waits_for_the_approval(
+    osmosis: Osmosis, server: Answering
+):
+    server.answer(200, STARTED)
+    server.answer(400, {"error": "authorization_pending"})
+    user = {"id": "u", "email": "ada@example.test", "name": None}
+    server.answer(200, {"token": "canary", "token_id": "t", "user": user})
+    done = osmosis("auth", "login", "--platform", server.url)
+    assert done.code == 0, done
+    assert "ABCD-EFGH" in done.err
+    assert "ada@example.test" in done.out
+    assert "canary" not in done.out + done.err
+    assert "canary" in credentials_path().read_text()
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("access_denied", "refused"), ("expired_token", "expired")]
+)
+def test_a_browser_login_that_is_refused_says_so(
+    osmosis: Osmosis, server: Answering, reason: str, told: str
+):
+    server.answer(200, STARTED)
+    server.answer(400, {"error": reason})
+    done = osmosis("auth", "login", "--platform", server.url)
+    assert done.code == 1
+    assert told in done.err
+    assert not credentials_path().exists()

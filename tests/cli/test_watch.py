@@ -124,3 +124,9 @@ def test_a_failed_run_shows_its_reason_and_remedy():
     rows = dict(detail.rows)
     assert (rows["Error"], rows["Remedy"]) == ("No key.", "Set it.")
     assert any("osmosis eval logs" in (step.command or "") for step in detail.hints)
+
+
+def test_what_user_code_printed_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]):
+    platform: Any = Platform(document("finished", 10), news=["\x1b]0;owned\x07red\x1b[31m"])
+    watching.watch(platform, "x")
+    assert "\x1b" not in capsys.readouterr().err

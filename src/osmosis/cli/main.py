@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
     except OsmosisError as error:
         return _fail(error, EXIT_ERROR)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         return EXIT_ERROR
     except Exception as error:
@@ -122,7 +122,7 @@ def _invoke(entry: Entry, words: list[str]) -> int:
             return 0
         raise _usage_mistake(error) from None
     except click.Abort:
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except Declined:
         print("Nothing was done.", file=sys.stderr)
         return 0
@@ -146,6 +146,13 @@ def _usage_mistake(error: Any) -> UsageMistake:
     if not message.endswith((".", "?", ")")):
         message += "."
     return UsageMistake(message, hint=f"See `{context.command_path} --help`.")
+
+
+def _interrupted() -> int:
+    from osmosis.cli.output.messages import note
+
+    note("\nInterrupted.")
+    return EXIT_INTERRUPTED
 
 
 def _fail(error: OsmosisError, code: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import httpx
 
 from osmosis import __version__
+from osmosis.client.local_server import find_local_server
 from osmosis.client.urls import is_loopback
 from osmosis.wire.errors import (
     AuthRequired,
@@ -114,9 +115,12 @@ def open_client(url: str, *, headers: Mapping[str, str] | None = None) -> httpx.
 def unreachable(url: str, error: Exception) -> Unreachable:
     """No server there. On this machine the next step is to start one."""
     if is_loopback(url):
-        return Unreachable(
-            f"No server answers at {url}.", hint="Start one with `osmosis server start`."
-        )
+        server = find_local_server()
+        if server and server.alive and server.url != url:
+            hint = f"Your server on this machine is {server.url}; name it with --platform."
+        else:
+            hint = "Start one with `osmosis server start`."
+        return Unreachable(f"No server answers at {url}.", hint=hint)
     return Unreachable(
         f"Cannot reach {url}: {error or type(error).__name__}.",
         hint="Check the address (`--platform`, OSMOSIS_PLATFORM_URL) and the network.",

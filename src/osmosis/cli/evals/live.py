@@ -12,7 +12,7 @@ from rich.text import Text
 
 from osmosis.cli.evals.run_view import TERMINAL, part, progress, run_seconds, status_text
 from osmosis.cli.evals.watch import numbers
-from osmosis.cli.output.format import seconds
+from osmosis.cli.output.format import printable, seconds
 
 
 class LiveScreen:
@@ -22,11 +22,11 @@ class LiveScreen:
         console = Console(stderr=True, highlight=False)
         self._bar = Progress(
             SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[samples]}"),
-            TextColumn("{task.fields[numbers]}"),
-            TextColumn("[dim]{task.fields[clock]}"),
+            TextColumn("{task.fields[samples]}", markup=False),
+            TextColumn("{task.fields[numbers]}", markup=False),
+            TextColumn("{task.fields[clock]}", style="dim", markup=False),
             console=console,
             transient=True,
         )
@@ -59,12 +59,12 @@ class LiveScreen:
             completed=done,
             total=total if started else None,
             samples=f"{done:,}/{total:,}" if total else "",
-            numbers=numbers(results) if done else str(run.get("waiting_for") or ""),
+            numbers=numbers(results) if done else printable(str(run.get("waiting_for") or "")),
             clock=clock,
         )
 
     def say(self, line: str) -> None:
-        self._bar.console.print(Text(line, style="yellow"))
+        self._bar.console.print(Text(printable(line), style="yellow"))
 
 
 def _seconds_left(run: Mapping[str, Any], done: int, total: int | None) -> float | None:

@@ -42,7 +42,8 @@ def prepare(root: Path, given: str, overrides: Mapping[str, Any]) -> Prepared:
         failed.hint = failed.hint or "Every key is explained in configs/AGENTS.md."
         raise
     prepared = Prepared(config, shown, repository_state(root))
-    _check_import(root, prepared)
+    if not _is_another_revision(prepared):
+        _check_import(root, prepared)
     prepared.warnings += git_warnings(prepared.state, config)
     return prepared
 
@@ -85,6 +86,13 @@ def parse_overrides(pairs: Sequence[str], named: Mapping[str, Any]) -> dict[str,
             overrides[key] = text
     overrides.update({key: value for key, value in named.items() if value is not None})
     return overrides
+
+
+def _is_another_revision(prepared: Prepared) -> bool:
+    """Whether the pinned commit is not what lies on disk, so that an import here says nothing."""
+    pinned = prepared.config.experiment.commit_sha
+    state = prepared.state
+    return bool(pinned) and (state.dirty or not (state.head or "").startswith(str(pinned).lower()))
 
 
 def _check_import(root: Path, prepared: Prepared) -> None:

@@ -93,6 +93,11 @@ def plural(amount: int, word: str) -> str:
     return f"{amount:,} {word}{'' if amount == 1 else 's'}"
 
 
+def printable(value: str) -> str:
+    """Text that cannot steer the terminal: what user code printed may hold escape sequences."""
+    return "".join(c for c in value if c in "\n\t" or c.isprintable())
+
+
 def one_line(value: str) -> str:
-    """Text without line breaks, tabs and control characters, for a cell."""
-    return "".join(" " if c in "\r\n\t" else c for c in value if c in "\r\n\t" or c.isprintable())
+    """Printable text without line breaks and tabs, for a cell."""
+    return printable(value).replace("\n", " ").replace("\t", " ")

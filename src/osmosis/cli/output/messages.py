@@ -7,6 +7,7 @@ import sys
 import traceback
 
 from osmosis import __version__
+from osmosis.cli.output.format import printable
 from osmosis.cli.output.mode import output
 from osmosis.cli.output.render import to_json
 from osmosis.cli.output.results import SCHEMA_VERSION, Detail
@@ -18,7 +19,7 @@ DEBUG_ENV = "OSMOSIS_DEBUG"
 def note(message: str) -> None:
     """Progress for people; programs are spared it."""
     if output.mode != "json":
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 def warn(code: str, message: str) -> None:
@@ -27,7 +28,7 @@ def warn(code: str, message: str) -> None:
         body = {"schema_version": SCHEMA_VERSION, "cli_version": __version__, "warning": warning}
         print(to_json(body), file=sys.stderr, flush=True)
     else:
-        print(f"{_painted('Warning:', '33')} {message}", file=sys.stderr, flush=True)
+        print(f"{_painted('Warning:', '33')} {printable(message)}", file=sys.stderr, flush=True)
 
 
 def show_error(error: OsmosisError) -> None:
@@ -35,11 +36,11 @@ def show_error(error: OsmosisError) -> None:
     if output.mode == "json":
         print(to_json(error_body(error)), file=sys.stderr, flush=True)
         return
-    print(f"{_painted('Error:', '31;1')} {error.message}", file=sys.stderr)
+    print(f"{_painted('Error:', '31;1')} {printable(error.message)}", file=sys.stderr)
     for issue in error.issues:
-        print(f"  {issue_line(issue)}", file=sys.stderr)
+        print(f"  {printable(issue_line(issue))}", file=sys.stderr)
     if error.hint:
-        print(error.hint, file=sys.stderr)
+        print(printable(error.hint), file=sys.stderr)
     sys.stderr.flush()
 
 

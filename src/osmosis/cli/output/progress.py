@@ -18,10 +18,10 @@ def upload_progress(name: str, total_bytes: int) -> Generator[Callable[[int], No
         return
     # Only an upload that is watched pays for this import.
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     bar = Progress(
-        "{task.description}",
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from osmosis.cli.output.format import printable
 from osmosis.cli.output.mode import width
 from osmosis.cli.output.results import Column, Detail, Item, Listing, NextStep, Operation, Result
 from osmosis.cli.output.styles import status_style
@@ -82,14 +83,14 @@ def _detail(screen: Console, result: Detail) -> None:
         if section.rows:
             screen.print(_pairs(section.rows))
         for line in section.lines:
-            screen.print(Padding(Text(line), (0, 0, 0, 2)))
+            screen.print(Padding(Text(printable(line)), (0, 0, 0, 2)))
 
 
 def _operation(screen: Console, result: Operation) -> None:
     if result.message:
         mark = {"success": ("✓ ", "green"), "partial": ("! ", "yellow")}.get(result.status)
         line = Text(mark[0], style=mark[1]) if mark else Text()
-        screen.print(line.append(result.message, style="default"))
+        screen.print(line.append(printable(result.message), style="default"))
     if result.detail:
         screen.print()
         _detail(screen, result.detail)
@@ -103,12 +104,12 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> Padding:
     table.add_column(overflow="fold")
     for label, value in rows:
         style = status_style(value) if label == "Status" else ""
-        table.add_row(label, Text(value, style=style))
+        table.add_row(label, Text(printable(value), style=style))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _cell(column: Column, item: Item) -> Text:
-    value = column.cell(item)
+    value = printable(column.cell(item))
     if column.kind == "status":
         return Text(value, style=status_style(value))
     return Text(value, style={"name": "bold", "dim": "dim"}.get(column.kind, ""))
