@@ -88,6 +88,14 @@ def test_warnings_are_told_once_and_not_those_told_before(capsys: pytest.Capture
     assert capsys.readouterr().err.splitlines()[1:] == ["Warning: new"]
 
 
+def test_a_flood_of_warnings_is_cut(capsys: pytest.CaptureFixture[str]):
+    platform: Any = Platform(document("finished", 10), news=[str(n) for n in range(100)])
+    watching.watch(platform, "x")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 22
+    assert "osmosis eval logs x" in lines[-1]
+
+
 def test_results_show_error_groups_statistics_and_unknown_cost():
     full = document(
         "finished",

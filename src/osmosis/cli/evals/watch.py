@@ -20,7 +20,7 @@ POLL_S = 0.5
 LOG_POLL_S = 2.0
 PLAIN_EVERY_S = 10.0
 GIVE_UP_S = 60.0
-TOLD_LEVELS = ("warning", "error")
+MAX_TOLD = 20
 
 Document = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Screen(Protocol):
 def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
     """The run's document once it has ended. A server that is away for a moment is waited for.
 
-    Warnings and errors of the run's log are told as they come, but for those ``told`` already.
+    Warnings of the run's log are told as they come, but for those ``told`` already.
     """
     with _screen() as screen:
         news = _News(api, ref, told)
@@ -61,13 +61,17 @@ def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
 
 
 class _News:
-    """Warnings and errors of the run's log, each told once."""
+    """Warnings of the run's log, each told once, and not too many: the log holds them all.
+
+    Errors are not told here: the end of the run shows its own, and counts those of its samples.
+    """
 
     def __init__(self, api: Api, ref: str, told: Iterable[str]) -> None:
         self._api, self._ref, self._told = api, ref, frozenset(told)
         self._cursor: str | None = None
         self._next = 0.0
         self._works = True
+        self._left = MAX_TOLD
 
     def lines(self, *, last: bool) -> list[str]:
         if not self._works or (time.monotonic() < self._next and not last):
@@ -81,11 +85,13 @@ class _News:
             self._works = False  # another platform may not follow logs in this direction
             return []
         self._cursor = page.next_cursor or self._cursor
-        return [
-            f"{str(entry.get('level')).capitalize()}: {entry.get('message')}"
-            for entry in page.entries
-            if entry.get("level") in TOLD_LEVELS and entry.get("message") not in self._told
-        ]
+        found = [str(e.get("message")) for e in page.entries if e.get("level") == "warning"]
+        new = [message for message in found if message not in self._told][: self._left]
+        self._left -= len(new)
+        lines = [f"Warning: {message}" for message in new]
+        if new and self._left == 0:
+            lines.append(f"More warnings are in the log: osmosis eval logs {self._ref}")
+        return lines
 
 
 @contextlib.contextmanager
@@ -119,7 +125,9 @@ class PlainScreen:
         self._state, self._shown_at, self._shown_done = state, time.monotonic(), done
         line = f"{state}"
         if done or ended:
-            line += f": {done} of {total if total else '?'} samples, {numbers(results)}"
+            line += f": {done} of {total if total else '?'} samples"
+        if done:
+            line += f", {numbers(results)}"
         note(f"{line} [{seconds(run_seconds(run))}]" if run.get("started_at") else line)
 
     def say(self, line: str) -> None:
