@@ -72,7 +72,9 @@ def import_check(root: Path, config: EvalConfig) -> ImportCheck:
     lacking = _lacking_packages(directory / "pyproject.toml")
     if lacking:
         return ImportCheck(skipped=f"this Python lacks {', '.join(lacking)}")
-    environment = {**os.environ, **config.env, "PYTHONDONTWRITEBYTECODE": "1"}
+    # A secret's value may be known to the platform alone; an entrypoint may well read it at import.
+    stand_ins = dict.fromkeys(config.secrets.required, "not-the-value")
+    environment = {**stand_ins, **os.environ, **config.env, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-c", _IMPORT, config.experiment.entrypoint],
