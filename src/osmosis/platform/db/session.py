@@ -33,7 +33,9 @@ class Database:
         self._direct: Engine | None = None
         if self.engine.dialect.name == "sqlite":
             self._direct = create_engine(
-                make_url(url).set(drivername="sqlite"), json_serializer=_dump_json
+                make_url(url).set(drivername="sqlite"),
+                json_serializer=_dump_json,
+                json_deserializer=orjson.loads,
             )
             for engine in (self.engine.sync_engine, self._direct):
                 event.listen(engine, "connect", _prepare_sqlite)
@@ -77,6 +79,18 @@ class Database:
             async with self.engine.begin() as connection:
                 return await connection.run_sync(work)
 
+    async def examine(self, work: Callable[[Connection], T]) -> T:
+        """The result of ``work``, which only reads, for what reads much.
+
+        On SQLite it runs in a thread: neither the rows nor what is made of them pass through the
+        event loop one by one.
+        """
+        direct = self._direct
+        if direct is not None:
+            return await asyncio.to_thread(_examine, direct, work)
+        async with self.engine.connect() as connection:
+            return await connection.run_sync(work)
+
     async def close(self) -> None:
         await self.engine.dispose()
         if self._direct is not None:
@@ -93,6 +107,11 @@ def _transact(engine: Engine, work: Callable[[Connection], T]) -> T:
         engine.connect().execution_options(osmosis_write=True) as connection,
         connection.begin(),
     ):
+        return work(connection)
+
+
+def _examine(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.connect() as connection:
         return work(connection)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from osmosis.metrics.documents import metrics_file, results_document
 from osmosis.metrics.summary import Summary
@@ -138,7 +138,21 @@ def sample_item(sample: Sample) -> dict[str, Any]:
     return {key: value for key, value in item.items() if value is not None}
 
 
-def summary_row(sample: Sample) -> dict[str, Any]:
+class SampleRow(NamedTuple):
+    """What downloads need to know of a sample: plain columns, for there may be very many."""
+
+    row_index: int
+    run_index: int
+    rollout_id: str
+    status: str
+    reward: float | None
+    error_type: str | None
+    tokens: int | None
+    duration_ms: float
+    record: dict[str, Any]
+
+
+def summary_row(sample: SampleRow) -> dict[str, Any]:
     """One line of ``summary.jsonl`` (platform-api.md §4.2); absent values left out."""
     row: dict[str, Any] = {
         "row_index": sample.row_index,

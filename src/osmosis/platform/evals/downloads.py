@@ -12,18 +12,18 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.dataset.selection import parse_ranges
 from osmosis.platform.db.models import Run, RunLog, Sample
-from osmosis.platform.evals.documents import metrics_json, summary_row
+from osmosis.platform.evals.documents import SampleRow, metrics_json, summary_row
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.evals.places import artifacts_dir, exports_dir
 from osmosis.platform.paging import iso
@@ -35,6 +35,7 @@ from osmosis.wire.errors import Conflict, NotFound, ValidationFailed, did_you_me
 TYPES = ("metrics", "trajectories", "artifacts", "logs")
 EXPORT_LIFETIME_S = 3600.0
 BATCH = 1000
+T = TypeVar("T")
 MAX_URLS = 500
 TRAJECTORY = re.compile(r"trajectories/row_(\d{1,18})_run_(\d{1,18})\.json")
 ARTIFACT = re.compile(r"artifacts/row_(\d{1,18})_run_(\d{1,18})/(.+)", re.DOTALL)
@@ -91,13 +92,16 @@ async def manifest(
         if kind in types
     ]
     if "trajectories" in types or "artifacts" in types:
-        async for samples in _batches(platform, run.id):
+        root = artifacts_dir(platform.settings, run.id) if "artifacts" in types else None
+        with_trajectories = "trajectories" in types
+
+        def list_files(samples: Sequence[SampleRow]) -> list[Download]:
             wanted = [s for s in samples if chosen is None or s.row_index in chosen]
-            if "trajectories" in types:
-                files.extend(_trajectories(wanted))
-            if "artifacts" in types:
-                root = artifacts_dir(platform.settings, run.id)
-                files.extend(await asyncio.to_thread(_artifacts, root, wanted))
+            found = _trajectories(wanted) if with_trajectories else []
+            return found + _artifacts(root, wanted) if root else found
+
+        async for found in _batches(platform, run.id, list_files):
+            files.extend(found)
     return {
         "files": [file.body() for file in files],
         "totals": {"files": len(files), "bytes": sum(file.size for file in files)},
@@ -170,14 +174,16 @@ def _contents(platform: Platform, numbers: Numbers, run: Run, path: str) -> Asyn
 
 
 async def _metrics(platform: Platform, numbers: Numbers, run: Run) -> AsyncIterator[bytes]:
-    async with platform.db.read() as session:
-        summary = await numbers.summary(session, run)
+    summary = await numbers.summary(run)
     yield orjson.dumps(metrics_json(run, summary), option=orjson.OPT_INDENT_2) + b"\n"
 
 
 async def _summary(platform: Platform, run: Run) -> AsyncIterator[bytes]:
-    async for samples in _batches(platform, run.id):
-        yield b"".join(orjson.dumps(summary_row(sample)) + b"\n" for sample in samples)
+    def lines(samples: Sequence[SampleRow]) -> bytes:
+        return b"".join(orjson.dumps(summary_row(sample)) + b"\n" for sample in samples)
+
+    async for chunk in _batches(platform, run.id, lines):
+        yield chunk
 
 
 async def _logs(platform: Platform, run_id: str) -> AsyncIterator[bytes]:
@@ -199,26 +205,38 @@ def log_line(line: RunLog) -> str:
     return f"{iso(line.timestamp)} {line.level.upper()} [{line.step}] {line.message}{details}\n"
 
 
-async def _batches(platform: Platform, run_id: str) -> AsyncIterator[Sequence[Sample]]:
-    """The run's samples by (row, run), some at a time, no transaction held in between."""
-    from_row, from_run = 0, -1
+async def _batches(
+    platform: Platform, run_id: str, make: Callable[[Sequence[SampleRow]], T]
+) -> AsyncIterator[T]:
+    """What ``make`` makes of the run's samples by (row, run), some at a time.
+
+    Rows are read and ``make`` runs off the event loop, and no transaction is held in between.
+    """
+    after = (0, -1)
     while True:
+        row, run = after
         query = (
-            select(Sample)
-            .where(Sample.run_id == run_id, Sample.row_index >= from_row)
-            .where((Sample.row_index > from_row) | (Sample.run_index > from_run))
+            select(*(getattr(Sample, name) for name in SampleRow._fields))
+            .where(Sample.run_id == run_id, Sample.row_index >= row)
+            .where((Sample.row_index > row) | (Sample.run_index > run))
             .order_by(Sample.row_index, Sample.run_index)
             .limit(BATCH)
         )
-        async with platform.db.read() as session:
-            samples = (await session.execute(query)).scalars().all()
-        if not samples:
+
+        def read(connection: Connection, query: Any = query) -> tuple[tuple[int, int], T] | None:
+            samples = [SampleRow(*found) for found in connection.execute(query)]
+            if not samples:
+                return None
+            return (samples[-1].row_index, samples[-1].run_index), make(samples)
+
+        found = await platform.db.examine(read)
+        if found is None:
             return
-        from_row, from_run = samples[-1].row_index, samples[-1].run_index
-        yield samples
+        after, made = found
+        yield made
 
 
-def _trajectories(samples: Iterable[Sample]) -> list[Download]:
+def _trajectories(samples: Iterable[SampleRow]) -> list[Download]:
     return [
         Download(
             f"trajectories/row_{sample.row_index}_run_{sample.run_index}.json",
@@ -230,7 +248,7 @@ def _trajectories(samples: Iterable[Sample]) -> list[Download]:
     ]
 
 
-def _artifacts(root: Path, samples: Iterable[Sample]) -> list[Download]:
+def _artifacts(root: Path, samples: Iterable[SampleRow | Sample]) -> list[Download]:
     return [
         Download(
             f"artifacts/row_{sample.row_index}_run_{sample.run_index}/{path}",

@@ -62,3 +62,6 @@ def run_topic(run_id: str) -> str:
 
 CLAIMABLE = "runs"
 """The topic that claimers wait for: some run may be claimable now."""
+
+DELETED = "deleted-runs"
+"""The topic of the sweeper: some run was deleted."""

@@ -12,12 +12,12 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from sqlalchemy import case, func, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Connection, case, func, select
 
 from osmosis.metrics.documents import load_summary
 from osmosis.metrics.summary import Cell, Summary, Tally
 from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.db.session import Database
 
 CACHED_RUNS = 256
 # A count that took t seconds is good for PAUSE_FACTOR · t seconds.
@@ -35,10 +35,11 @@ class _Counted:
 class Numbers:
     """Summaries of runs, with a memory for those that are still going on."""
 
-    def __init__(self) -> None:
+    def __init__(self, db: Database) -> None:
+        self._db = db
         self._counted: OrderedDict[str, _Counted] = OrderedDict()
 
-    async def summary(self, session: AsyncSession, run: Run) -> Summary:
+    async def summary(self, run: Run) -> Summary:
         """The summary of ``run`` as of now, or of a moment ago for a big one."""
         if run.summary is not None:
             return load_summary(run.summary)
@@ -49,7 +50,7 @@ class Numbers:
             or now - known.counted_at < known.took_s * PAUSE_FACTOR
         ):
             return known.summary
-        summary = await count_samples(session, run)
+        summary = await self.count(run)
         took_s = time.monotonic() - now
         self._counted[run.id] = _Counted(run.sample_count, now, took_s, summary)
         self._counted.move_to_end(run.id)
@@ -57,12 +58,19 @@ class Numbers:
             self._counted.popitem(last=False)
         return summary
 
+    async def count(self, run: Run) -> Summary:
+        """The summary of everything recorded for ``run``, counted now."""
+        run_id, threshold = run.id, run.pass_threshold
+        return await self._db.examine(
+            lambda connection: count_samples(connection, run_id, threshold)
+        )
+
     def forget(self, run_id: str) -> None:
         self._counted.pop(run_id, None)
 
 
-async def count_samples(session: AsyncSession, run: Run) -> Summary:
-    """The summary of everything recorded for ``run``, grouped by the database."""
+def count_samples(connection: Connection, run_id: str, pass_threshold: float) -> Summary:
+    """The summary of everything recorded for a run, grouped by the database."""
     tally = Tally()
     cells = (
         select(
@@ -73,24 +81,24 @@ async def count_samples(session: AsyncSession, run: Run) -> Summary:
             func.sum(Sample.tokens),
             func.max(Sample.run_index),
         )
-        .where(Sample.run_id == run.id)
+        .where(Sample.run_id == run_id)
         .group_by(Sample.status, Sample.error_type, Sample.reward)
     )
-    for status, error_type, reward, count, tokens, last_run in await session.execute(cells):
+    for status, error_type, reward, count, tokens, last_run in connection.execute(cells):
         tally.cells[Cell(status, error_type, reward)] += count
         tally.tokens += tokens or 0
         tally.n_runs = max(tally.n_runs, last_run + 1)
     if tally.n_runs >= 2:
-        passes = func.sum(case((Sample.reward >= run.pass_threshold, 1), else_=0))
+        passes = func.sum(case((Sample.reward >= pass_threshold, 1), else_=0))
         rows = (
             select(func.count().label("attempts"), passes.label("passes"))
-            .where(Sample.run_id == run.id, Sample.status != "skipped")
+            .where(Sample.run_id == run_id, Sample.status != "skipped")
             .group_by(Sample.row_index)
             .subquery()
         )
         grouped = select(rows.c.attempts, rows.c.passes, func.count()).group_by(
             rows.c.attempts, rows.c.passes
         )
-        for attempts, passed, count in await session.execute(grouped):
+        for attempts, passed, count in connection.execute(grouped):
             tally.rows[attempts, passed] += count
-    return tally.summary(pass_threshold=run.pass_threshold)
+    return tally.summary(pass_threshold=pass_threshold)

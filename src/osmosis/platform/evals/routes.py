@@ -66,7 +66,7 @@ async def show(
 ) -> dict[str, Any]:
     async with platform.db.read() as session:
         run, user = await service.find_run(session, scope.workspace.id, ref)
-        summary = await runs.numbers.summary(session, run)
+    summary = await runs.numbers.summary(run)
     return detail(run, user, run_url(request, scope.workspace.name, run), summary)
 
 
@@ -76,7 +76,7 @@ async def metrics(
 ) -> dict[str, Any]:
     async with platform.db.read() as session:
         run, _ = await service.find_run(session, scope.workspace.id, ref)
-        summary = await runs.numbers.summary(session, run)
+    summary = await runs.numbers.summary(run)
     return metrics_document(summary, status=run.status, duration_ms=duration_ms(run))
 
 

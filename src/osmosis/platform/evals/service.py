@@ -10,7 +10,7 @@ from sqlalchemy.orm import defer
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, User
-from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, end_run, note, run_topic
+from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, DELETED, end_run, note, run_topic
 from osmosis.platform.paging import Page
 from osmosis.platform.platform import Platform
 from osmosis.wire.errors import Conflict, NotFound, did_you_mean
@@ -92,7 +92,7 @@ async def delete_run(platform: Platform, workspace_id: str, ref: str) -> Run:
                 details={"status": run.status},
             )
         await session.execute(update(Run).where(Run.id == run.id).values(deleted_at=utc_now()))
-    platform.events.publish(CLAIMABLE)
+    platform.events.publish(DELETED)
     return run
 
 

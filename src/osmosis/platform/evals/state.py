@@ -25,7 +25,7 @@ class RunState:
 
 
 def install_run_state(app: FastAPI, platform: Platform) -> RunState:
-    state = RunState(SegmentWriters(platform.settings), Numbers(), RunLogs(platform))
+    state = RunState(SegmentWriters(platform.settings), Numbers(platform.db), RunLogs(platform))
     app.state.runs = state
     return state
 

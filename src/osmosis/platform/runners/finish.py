@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from osmosis.metrics.documents import dump_summary
 from osmosis.platform.db.models import Run
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
-from osmosis.platform.evals.numbers import Numbers, count_samples
+from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeaseLost, holds, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
@@ -30,7 +30,7 @@ async def finish_run(
             raise LeaseLost(run_id)
         if run.status != "running":
             return  # Its answer was lost on the way; the lease is still the one that ended it.
-        counted, summary = run.sample_count, dump_summary(await count_samples(session, run))
+    counted, summary = run.sample_count, dump_summary(await numbers.count(run))
     async with platform.db.write() as session:
         run = await leased_run(session, run_id, lease_token, lock=True)
         status, error = _verdict(run, request)

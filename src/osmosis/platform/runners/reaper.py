@@ -12,7 +12,7 @@ from sqlalchemy import delete, or_, select, update
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
-from osmosis.platform.evals.lifecycle import CLAIMABLE, end_run, run_topic
+from osmosis.platform.evals.lifecycle import CLAIMABLE, DELETED, end_run, run_topic
 from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.processes import start_time
@@ -21,6 +21,7 @@ from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimabl
 from osmosis.platform.runners.writers import SegmentWriters
 
 PERIOD_S = 1.0
+SWEEP_PERIOD_S = 60.0
 # A worker that is asked to stop and says nothing for this long is taken to be gone.
 SILENT_STOP_S = 3.0
 # And one that goes on beating without stopping loses its lease after this.
@@ -29,8 +30,8 @@ DELETED_AT_ONCE = 2000
 WORKER_ID = re.compile(r"(?P<host>.+)-(?P<pid>[0-9]{1,9})-[^-]+")
 
 
-async def reap(platform: Platform, writers: SegmentWriters) -> None:
-    """Look every second, for as long as the server lives."""
+async def reap(platform: Platform) -> None:
+    """Look after leases every second, for as long as the server lives."""
     while True:
         await expire_dead_leases(platform)
         await end_stopped_runs(platform)
@@ -38,9 +39,18 @@ async def reap(platform: Platform, writers: SegmentWriters) -> None:
             waiting = select(Run.id).where(claimable(utc_now())).limit(1)
             if (await session.execute(waiting)).first() is not None:
                 platform.events.publish(CLAIMABLE)
+        await asyncio.sleep(PERIOD_S)
+
+
+async def sweep(platform: Platform, writers: SegmentWriters) -> None:
+    """Remove what is left of deleted runs, beside everything else: a big one takes a while."""
+    while True:
+        mark = platform.events.mark()
         while await remove_one_deleted_run(platform, writers):
             pass
-        await asyncio.sleep(PERIOD_S)
+        if not await platform.events.wait(DELETED, SWEEP_PERIOD_S, since=mark):
+            # Nothing was deleted, or the server stops and this task is about to be cancelled.
+            await asyncio.sleep(PERIOD_S)
 
 
 async def expire_dead_leases(platform: Platform) -> list[str]:

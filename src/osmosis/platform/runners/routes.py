@@ -24,7 +24,7 @@ from osmosis.platform.runners.artifacts import store_artifact
 from osmosis.platform.runners.done import recorded_keys
 from osmosis.platform.runners.finish import finish_run
 from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
-from osmosis.platform.runners.reaper import reap
+from osmosis.platform.runners.reaper import reap, sweep
 from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
@@ -59,13 +59,14 @@ class BatchTooLarge(OsmosisError):
 def setup(app: FastAPI, platform: Platform) -> None:
     state: RunState = app.state.runs
 
-    async def keep_reaping() -> None:
+    async def sweep_and_close() -> None:
         try:
-            await reap(platform, state.writers)
+            await sweep(platform, state.writers)
         finally:
             state.writers.close_all()
 
-    platform.background("reaper", keep_reaping)
+    platform.background("leases", lambda: reap(platform))
+    platform.background("deleted runs", sweep_and_close)
 
 
 @router.post("/claim", response_model=None)
