@@ -80,7 +80,7 @@ def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None
     samples: list[dict[str, Any]] = []
     cursor = ""
     while True:
-        page = workspace.api(f"/api/cli/eval-runs/{run}/samples?limit=200{cursor}")
+        page = workspace.api(f"/api/cli/eval-runs/{run}/samples?limit=50{cursor}")
         samples += page["samples"]
         if not page["next_cursor"]:
             break

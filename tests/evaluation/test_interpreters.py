@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 
 from osmosis.evaluation.interpreters import (
     Interpreter,
+    _candidates,
     best,
     choose_interpreter,
     find_interpreters,
@@ -102,3 +103,14 @@ def test_an_interpreter_of_the_setting_wins_over_a_newer_one():
 def test_a_requirement_that_is_none_is_named(machine, tmp_path):
     with pytest.raises(RunFailed, match="requires-python = 'three'"):
         choose_interpreter("three", cache_file=tmp_path / "i.json", environ=machine)
+
+
+def test_interpreters_beside_the_shims_of_pyenv_are_found_whatever_home_is(tmp_path, monkeypatch):
+    root = tmp_path / "pyenv"
+    (root / "shims").mkdir(parents=True)
+    real = root / "versions/3.99.0/bin"
+    real.mkdir(parents=True)
+    (real / "python3").symlink_to(sys.executable)
+    environ = {"PATH": str(root / "shims"), "HOME": str(tmp_path)}
+    found = [path for path, _ in _candidates(environ, tmp_path)]
+    assert str(real / "python3") in found

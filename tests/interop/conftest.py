@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import warnings
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import uv
+from packaging.version import Version
 
 from lab.platform import Lab
+from osmosis.evaluation.interpreters import find_interpreters
 
 VENDOR = "osmosis-ai[server]==0.3.8"
 
@@ -26,11 +27,9 @@ class Vendor:
     env: dict[str, str]
 
 
-def python_312() -> Path | None:
-    from osmosis.evaluation.interpreters import find_interpreters
-
-    found = asyncio.run(find_interpreters())
-    new = [python for python in found if python.version >= (3, 12)]
+def python_312(scratch: Path) -> Path | None:
+    found = find_interpreters(cache_file=scratch / "interpreters.json")
+    new = [python for python in found if Version(python.version) >= Version("3.12")]
     return new[0].path if new else None
 
 
@@ -42,7 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def vendor(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Vendor:
-    python = python_312()
+    python = python_312(tmp_path_factory.mktemp("probe"))
     if python is None:
         warnings.warn("SKIPPED: no Python 3.12 or later for the vendor's CLI", stacklevel=1)
         pytest.skip("no Python 3.12 or later on this machine")

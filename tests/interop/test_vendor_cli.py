@@ -115,6 +115,6 @@ def test_the_vendors_command_evaluates_a_rollout_on_the_vendors_sdk(
     assert info["eval_run"]["status"] == "finished", workspace.osmosis("eval", "logs", run).stdout
     assert info["results"]["total_runs"] == 8
     assert info["metrics_available"] is True
-    assert info["metrics"]["overview"]["graded"] == 8
+    assert info["metrics"]["summary"]["graded"] == 8, info["metrics"]
     assert call(vendor, workspace, "eval", "list")["items"][0]["name"] == run
     assert call(vendor, workspace, "eval", "logs", run)["items"]

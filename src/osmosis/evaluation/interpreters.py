@@ -188,7 +188,8 @@ def _candidates(environ: Mapping[str, str], own: Path) -> Iterator[tuple[str, bo
     home = Path(environ.get("HOME") or Path.home())
     uv_home = environ.get("UV_PYTHON_INSTALL_DIR") or str(home / ".local/share/uv/python")
     directories = [entry for entry in environ.get("PATH", os.defpath).split(os.pathsep) if entry]
-    directories += sorted(map(str, home.glob(".pyenv/versions/3.*/bin")))
+    for pyenv in _pyenv_roots(environ, home, directories):
+        directories += sorted(map(str, pyenv.glob("versions/3.*/bin")))
     directories += sorted(map(str, Path(uv_home).glob("cpython-*/bin")))
     directories += sorted(map(str, (own / "pythons").glob("cpython-*/bin")))
     for directory in directories:
@@ -204,6 +205,16 @@ def _candidates(environ: Mapping[str, str], own: Path) -> Iterator[tuple[str, bo
                 yield f"{directory}/{name}", False
     if fresh(sys.executable):
         yield sys.executable, False
+
+
+def _pyenv_roots(environ: Mapping[str, str], home: Path, search: list[str]) -> list[Path]:
+    """Where pyenv keeps interpreters: its setting, beside its shims on PATH, its usual place.
+
+    Its shims themselves answer only for the version that is chosen at the moment.
+    """
+    named = [Path(environ["PYENV_ROOT"])] if environ.get("PYENV_ROOT") else []
+    shims = [Path(entry).parent for entry in search if Path(entry).name == "shims"]
+    return list(dict.fromkeys([*named, *shims, home / ".pyenv"]))
 
 
 def _probe(path: str) -> dict[str, object] | None:
