@@ -118,7 +118,8 @@ class FakePlatform:
     async def _claim(self, request: web.Request) -> web.Response:
         wait_s = (await request.json())["wait_s"]
         deadline = time.monotonic() + wait_s
-        while time.monotonic() < deadline:
+        # A worker that hung up must be given nothing.
+        while time.monotonic() < deadline and request.transport is not None:
             for run in self.runs.values():
                 free = run.status == "pending" or time.monotonic() > run.lease_until
                 if not run.ended and free:

@@ -84,12 +84,12 @@ def _of_failure(result: RolloutResult, calls: Sequence[ModelCall], *, limits: st
     ):
         return _failed("http_error", _provider_message(call, message))
     if category == "timeout":
-        text = message or "The sample ran out of time."
-        return _failed("timeout", f"{text} Limits: {limits}.")
+        text = (message or "The sample ran out of time").rstrip(". ")
+        return _failed("timeout", f"{text}. Limits: {limits}.")
     if category == "validation_error" and graded_phase and _lacks_reward(message):
-        return _failed("validation_error", f"{message} {SET_A_REWARD}")
+        return _failed("validation_error", f"{_sentence(message)} {SET_A_REWARD}")
     if category == "validation_error" and not graded_phase and _lacks_sample(message):
-        return _failed("validation_error", f"{message} {RETURN_A_SAMPLE}")
+        return _failed("validation_error", f"{_sentence(message)} {RETURN_A_SAMPLE}")
     if category in KNOWN_CATEGORIES:
         return _failed(category, message or f"The rollout failed with {category}.")
     if category == "internal_error":
@@ -127,6 +127,10 @@ def _provider_message(call: ModelCall, message: str | None) -> str:
     if call.error_message:
         text += f", {call.error_message}"
     return f"{text} The rollout then said: {message}" if message else text
+
+
+def _sentence(message: str | None) -> str:
+    return f"{(message or '').rstrip('. ')}."
 
 
 def _lacks_reward(message: str | None) -> bool:

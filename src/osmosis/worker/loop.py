@@ -20,7 +20,8 @@ from osmosis.worker.run_keeper import RunKeeper
 from osmosis.worker.settings import WorkerSettings
 from osmosis.worker.spare_shards import SpareShards
 
-CLAIM_WAIT_S = 20.0
+CLAIM_WAIT_S = 10.0
+"""Shorter than a lease: what a killed worker asked for must be over when its run comes free."""
 BACKOFF_FIRST_S, BACKOFF_MOST_S = 0.2, 5.0
 REFUSED_PAUSE_S = 10.0
 

@@ -40,6 +40,7 @@ from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, Unavailable
 from osmosis.worker.http_sink import HttpSink
 from osmosis.worker.row_file import RowFile
+from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
 
 SIGN_OF_LIFE_S = 1.0
@@ -287,13 +288,14 @@ async def _execute(job: ShardJob, channel: int) -> int:
     reporter.start()
     client = RunnerClient(job.url, job.token)
     shard = Shard(job, client, reporter)
-    listening = asyncio.create_task(_listen(shard))
+    beside = [asyncio.create_task(_listen(shard)), asyncio.create_task(collect_zombies())]
     try:
         status = await shard.execute()
         reporter.send()
         return status
     finally:
-        listening.cancel()
+        for task in beside:
+            task.cancel()
         await client.close()
 
 

@@ -1,4 +1,4 @@
-"""Ends processes that lost their parents and came to us: what a killed shard left behind.
+"""Processes that lost their parents and came to us.
 
 The worker is the reaper of its descendants (``adopt_orphans``). A living shard is the reaper of
 its own; so a child of ours that we did not start belongs to a shard that is gone.
@@ -6,12 +6,15 @@ its own; so a child of ours that we did not start belongs to a shard that is gon
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Set
 from pathlib import Path
 
-from osmosis.evaluation.process_life import kill_tree
+from osmosis.evaluation.process_life import kill_tree, process_start_time
+
+COLLECT_INTERVAL_S = 5.0
 
 
 def kill_strays(known: Set[int]) -> list[int]:
@@ -23,6 +26,20 @@ def kill_strays(known: Set[int]) -> list[int]:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
     return strays
+
+
+async def collect_zombies() -> None:
+    """Collect adopted children that have died, for ever. Own children collect themselves at once,
+    so what is dead in two looks in a row has nobody else.
+    """
+    before: set[int] = set()
+    while True:
+        await asyncio.sleep(COLLECT_INTERVAL_S)
+        dead = {pid for pid in _children() if process_start_time(pid) is None}
+        for pid in dead & before:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - WNOHANG does not wait
+        before = dead
 
 
 def _children() -> list[int]:
