@@ -21,7 +21,7 @@ from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners import reaper
-from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS
+from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS, claim_next
 from osmosis.platform.segments import SegmentWriter
 from tests.platform.conftest import Account
 from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
@@ -229,8 +229,10 @@ async def test_a_worker_of_this_machine_that_died_is_replaced_without_waiting(
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
     host = machine.node()
-    await claimed(worker_client, f"{host}-{gone.pid}-abc123")
+    dead = f"{host}-{gone.pid}-abc123"
+    await claim_next(platform, dead)
     assert len(await reaper.expire_dead_leases(platform)) == 1
+    assert await Worker.claims(worker_client, dead) is None, "a claim outlived its worker"
     await claimed(worker_client, f"{host}-{os.getpid()}-abc123")
     assert await reaper.expire_dead_leases(platform) == []
     assert not reaper.is_dead(f"elsewhere-{gone.pid}-abc123")

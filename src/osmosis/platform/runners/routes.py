@@ -24,7 +24,7 @@ from osmosis.platform.runners.artifacts import store_artifact
 from osmosis.platform.runners.done import recorded_keys
 from osmosis.platform.runners.finish import finish_run
 from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
-from osmosis.platform.runners.reaper import reap, sweep
+from osmosis.platform.runners.reaper import is_dead, reap, sweep
 from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
@@ -71,11 +71,13 @@ def setup(app: FastAPI, platform: Platform) -> None:
 
 @router.post("/claim", response_model=None)
 async def claim(
-    body: ClaimRequest, platform: CurrentPlatform, runs: CurrentRuns
+    body: ClaimRequest, request: Request, platform: CurrentPlatform, runs: CurrentRuns
 ) -> Claim | Response:
     deadline = time.monotonic() + body.wait_s
     while True:
         mark = platform.events.mark()
+        if is_dead(body.worker_id) or await request.is_disconnected():
+            return Response(status_code=204)  # Nobody is there to take the run.
         run = await claim_next(platform, body.worker_id)
         if run is not None:
             claimed = await _claimed(platform, runs, run)
