@@ -124,6 +124,7 @@ class World:
     preflight_error: RunFailed | None = None
     environment_error: RunFailed | None = None
     start_error: RunFailed | None = None
+    failed_restarts: int = 0
     preflight_gate: asyncio.Event | None = None
     environment_gate: asyncio.Event | None = None
     start_gate: asyncio.Event | None = None
@@ -150,6 +151,9 @@ class World:
                 await self.start_gate.wait()
             if self.start_error:
                 raise self.start_error
+            if self.lives and self.failed_restarts:
+                self.failed_restarts -= 1
+                raise RunFailed("rollout_start_failed", "main.py ended before it answered.")
             self.on_output = on_output
             life = FakeRollout(self)
             await life.start()

@@ -46,6 +46,25 @@ async def test_a_process_killed_from_outside_blames_nobody(world, tmp_path):
     assert {record.status for record in sink.records} == {"success"}
 
 
+async def test_a_process_that_dies_again_while_it_starts_is_started_once_more(world, tmp_path):
+    world.failed_restarts = 2
+    sink = MemorySink()
+    task = asyncio.create_task(
+        run(world, tmp_path, rows(*["sleep 0.1"] * 12), sink, batch_size=4, selected_rows=12)
+    )
+    await until(lambda: len(sink.records) >= 3)
+    await world.lives[-1].die("killed by SIGKILL")
+    outcome, _ = await task
+    assert outcome.status == "finished"
+    assert {record.status for record in sink.records} == {"success"}
+
+
+async def test_a_process_that_never_starts_again_ends_the_run(world, tmp_path):
+    world.failed_restarts = 3
+    outcome, _ = await run(world, tmp_path, rows("reward 1", "crash"), batch_size=1)
+    assert outcome.error.kind == "rollout_start_failed"
+
+
 async def test_one_at_a_time_a_poison_row_dies_twice_and_the_run_goes_on(world, tmp_path):
     outcome, sink = await run(world, tmp_path, rows("reward 1", "crash", "reward 1"), batch_size=1)
     assert outcome.status == "finished"

@@ -12,6 +12,7 @@ from typing import Any
 from osmosis.evaluation.parts import OnOutput, Parts, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.rollout_link import CloseReason, LinkBroken, LinkClosed, RolloutLink
+from osmosis.wire.errors import RunFailed
 
 PROBE_AFTER_S = 2.0
 """Silence on all requests after which the server is asked whether it is there."""
@@ -25,6 +26,8 @@ SLOT_CHECK_AFTER_S = 5.0
 SLOT_CHECKS, SLOT_PROOFS = 12, 3
 SLOT_CHECK_INTERVAL_S = 0.5
 HEALTH_TIMEOUT_S = 5.0
+RESTART_TRIES = 3
+START_FAILURES = ("rollout_start_failed", "rollout_unhealthy")
 KILL_GRACE_S = 0.2
 STOP_GRACE_S = 3.0
 
@@ -110,12 +113,23 @@ class RolloutHost:
         return description or self.process.exit_description()
 
     async def restart(self) -> None:
-        """Start the next life. Raises RunFailed when it does not come up."""
-        self.adopt(
-            await self._parts.start_rollout(
-                self._plan, self._environment, self._sink, self._on_output
-            )
-        )
+        """Start the next life. Raises RunFailed when it does not come up.
+
+        It came up before with the same code, so a start that fails is tried again: whatever ended
+        the last life may have hit the new one before it answered.
+        """
+        for tries_left in reversed(range(RESTART_TRIES)):
+            try:
+                process = await self._parts.start_rollout(
+                    self._plan, self._environment, self._sink, self._on_output
+                )
+            except RunFailed as failed:
+                if not tries_left or failed.kind not in START_FAILURES:
+                    raise
+                self._sink.log("warning", "rollout", f"{failed.message} It is started once more.")
+            else:
+                self.adopt(process)
+                return
 
     async def close(self, grace_s: float = STOP_GRACE_S) -> None:
         """End of the run."""
