@@ -53,12 +53,20 @@ class GraderContext:
                 "there is no sample to reward: the workflow returned no messages; "
                 "return a message list from run()"
             )
-        if isinstance(reward, float) and not math.isfinite(reward):
-            raise ValueError(
-                f"the reward must be a finite number, got {reward}; set sample.remove_sample = "
-                "True to leave a row out of the scores"
-            )
-        self.sample.reward = reward
+        self.sample.reward = _finite(reward)
+
+
+def _finite(reward: object) -> float:
+    try:
+        number = float(reward)  # pyright: ignore[reportArgumentType]  (numpy's numbers too)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    raise ValueError(
+        f"the reward must be a finite number, got {reward!r}; set sample.remove_sample = True "
+        "to leave a row out of the scores"
+    )
 
 
 class SampleSource(ABC):
@@ -120,7 +128,14 @@ class RolloutContext:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _active.reset(self._tokens.pop())
+        # Work that was left behind never leaves: its token belongs to another task's context.
+        for token in reversed(self._tokens):
+            try:
+                _active.reset(token)
+            except ValueError:
+                continue
+            self._tokens.remove(token)
+            return
 
     def set_sample_source(self, source: SampleSource) -> None:
         """Register where the sample comes from; a rollout has exactly one sample."""
