@@ -105,5 +105,5 @@ class Driver:
 async def until(condition, *, limit_s: float = 5.0) -> None:
     """Wait for a condition, never longer than the limit."""
     async with asyncio.timeout(limit_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

@@ -147,7 +147,7 @@ async def test_a_result_is_forgotten_after_its_time(serve):
     await driver.result(rollout)
 
     async with asyncio.timeout(5):
-        while (await driver.raw_poll(rollout)).status_code != 404:
+        while (await driver.raw_poll(rollout)).status_code != 404:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert (await driver.post(rollout_id=rollout)).status_code == 202
 
