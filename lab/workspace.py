@@ -24,6 +24,7 @@ class Workspace:
     def __init__(self, lab: Lab, directory: Path) -> None:
         self.lab = lab
         self.directory = directory
+        self._headers: dict[str, str] | None = None
 
     def osmosis(self, *words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
         return self.lab.osmosis(*words, cwd=self.directory, **more)
@@ -65,18 +66,19 @@ class Workspace:
         return self.json("eval", "info", run)["data"]
 
     def api(self, path: str) -> dict[str, Any]:
-        """GET an address of the API that no command shows, as this workspace."""
-        token = (self.lab.data / "local-token").read_text().strip()
-        identity = self.json("rollout", "list")["git"]["identity"]
-        headers = {"Authorization": f"Bearer {token}", "X-Osmosis-Git": identity}
-        return http_json(self.lab.url + path, headers=headers)
+        """GET an address of the API as this workspace; lighter than a command."""
+        if self._headers is None:
+            token = (self.lab.data / "local-token").read_text().strip()
+            identity = self.json("rollout", "list")["git"]["identity"]
+            self._headers = {"Authorization": f"Bearer {token}", "X-Osmosis-Git": identity}
+        return http_json(self.lab.url + path, headers=self._headers)
 
-    def wait(self, run: str, *, limit_s: float = 120.0, every_s: float = 0.2) -> dict[str, Any]:
+    def wait(self, run: str, *, limit_s: float = 120.0, every_s: float = 0.1) -> dict[str, Any]:
         """Wait for a terminal status and give the run's info."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            info = self.info(run)
-            if info["eval_run"]["status"] in TERMINAL:
-                return info
+            detail = self.api(f"/api/cli/eval-runs/{run}")
+            if detail["eval_run"]["status"] in TERMINAL:
+                return self.info(run)
             time.sleep(every_s)
         raise CommandFailed(f"{run} did not end within {limit_s} s: {self.info(run)}")

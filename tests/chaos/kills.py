@@ -42,7 +42,8 @@ def processes(lab: Lab, kind: str) -> list[int]:
 
 
 def completed(workspace: Workspace, run: str) -> int:
-    return int(workspace.info(run)["results"]["total_runs"])
+    detail = workspace.api(f"/api/cli/eval-runs/{run}")
+    return int((detail["results"] or {}).get("total_runs", 0))
 
 
 def kill_at_seeded_moments(

@@ -66,12 +66,17 @@ class ProcessLost(DriveError):
 
 @dataclass(slots=True, frozen=True)
 class RolloutResult:
-    """The terminal answer of a rollout. ``queued_s``: how long admission was refused with 429."""
+    """The terminal answer of a rollout.
+
+    ``trajectory`` is where our own SDK says it is: ``messages``, ``file`` or ``none``.
+    ``queued_s``: how long admission was refused with 429.
+    """
 
     status: str
     sample: dict[str, Any] | None
     err_message: str | None
     err_category: str | None
+    trajectory: str | None = None
     queued_s: float = 0.0
 
 
@@ -185,6 +190,7 @@ async def _result(link: RolloutLink, rollout_id: str, lease: _Lease) -> RolloutR
             sample=sample,
             err_message=_text_or_none(parsed.get("err_message")),
             err_category=_text_or_none(parsed.get("err_category")),
+            trajectory=_text_or_none(parsed.get("trajectory")),
             queued_s=lease.queued_s,
         )
 

@@ -319,6 +319,7 @@ class Evaluation:
         if _is_no_verdict(result):
             raise TryLost(result.err_message or "the rollout was cancelled by its own server")
         facts.sample = result.sample
+        facts.trajectory = result.trajectory
         facts.queued_s = result.queued_s
         verdict = classify(
             result,
@@ -346,6 +347,7 @@ class Evaluation:
             "extra_fields": request_extra_fields(sample),
             "judge_completions_url": session.judge_completions_url,
             "judge_api_key": session.judge_api_key,
+            "compact_trajectory": True,
         }
 
     async def _close_session(self, session: SessionPart, facts: TryFacts) -> None:

@@ -46,6 +46,7 @@ class TryFacts:
     directory: Path
     calls: Sequence[ModelCall] = ()
     sample: dict[str, Any] | None = None
+    trajectory: str | None = None
     output: str | None = None
     queued_s: float = 0.0
 
@@ -140,9 +141,11 @@ class Recorder:
 
     def _trajectory(self, sample: Sample, facts: TryFacts) -> dict[str, Any] | None:
         """The trajectory the rollout saved, else one made of its messages; redacted."""
-        if facts.sample is None:
+        if facts.sample is None or facts.trajectory == "none":
             return None
-        trajectory = _saved_trajectory(facts.directory, facts.rollout_id)
+        trajectory = None
+        if facts.trajectory != "messages":
+            trajectory = _saved_trajectory(facts.directory, facts.rollout_id)
         if trajectory is None:
             trajectory = self._built_trajectory(sample, facts)
         if trajectory is None:

@@ -5,16 +5,19 @@ Results come first, files are best effort: a root that cannot be used never fail
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
+import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from osmosis.rollout.storage import Storage
 
 ROOT_VARIABLE = "_OSMOSIS_ROLLOUT_ARTIFACT_ROOT"
 HEALTH_MARKER = ".osmosis-health-check"
-PREPARE_BACKOFF_S = (0.5, 1.0)
+PREPARE_BACKOFF_S = (0.05, 0.2)
+"""Short: user code that asks for the directory waits for it on the event loop."""
 
 logger = logging.getLogger("osmosis.rollout")
 _storage = Storage()
@@ -25,22 +28,25 @@ def artifact_root() -> Path:
     return Path(os.environ.get(ROOT_VARIABLE) or Path.home() / ".osmosis")
 
 
-async def prepare_artifacts_dir(root: Path, rollout_id: str) -> Path | None:
-    """Make the rollout's artifacts directory; None when the storage cannot be used."""
-    rollout_dir = f"{root}/{rollout_id}"
-    problem: Exception | None = None
-    for backoff_s in (*PREPARE_BACKOFF_S, None):
-        try:
-            return await _storage.run(lambda: _make_directory(rollout_dir))
-        except TimeoutError as error:
-            problem = error
-            break
-        except OSError as error:
-            problem = error
-        if backoff_s is not None:
-            await asyncio.sleep(backoff_s)
-    logger.warning("No artifacts directory under %s: %s. The rollout goes on.", root, problem)
-    return None
+def lazy_artifacts_dir(root: Path, rollout_id: str) -> Callable[[], Path | None]:
+    """A function that makes the rollout's artifacts directory once, for workflow and grader.
+
+    It answers None when the storage cannot be used after a few tries; the rollout goes on.
+    """
+
+    @cache
+    def make() -> Path | None:
+        problem: OSError | None = None
+        for backoff_s in (0.0, *PREPARE_BACKOFF_S):
+            time.sleep(backoff_s)
+            try:
+                return _make_directory(f"{root}/{rollout_id}")
+            except OSError as error:
+                problem = error
+        logger.warning("No artifacts directory under %s: %s. The rollout goes on.", root, problem)
+        return None
+
+    return make
 
 
 async def write_rollout_file(root: Path, rollout_id: str, name: str, content: bytes) -> bool:

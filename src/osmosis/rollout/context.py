@@ -26,6 +26,29 @@ class ModelLink(NamedTuple):
     api_key: str | None
 
 
+class ArtifactsDir:
+    """The attribute ``artifacts_dir``: a directory, made when user code first asks for it.
+
+    Most rollouts never do, and two directories for every rollout cost more than all the rest.
+    A context may be given a path, None, or a function that makes one.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._slot = f"_{name}"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Path | None:
+        if instance is None:
+            return None  # the default of the dataclass field
+        value = getattr(instance, self._slot)
+        if callable(value):
+            value = value()
+            setattr(instance, self._slot, value)
+        return value
+
+    def __set__(self, instance: Any, value: Path | Callable[[], Path | None] | None) -> None:
+        setattr(instance, self._slot, value)
+
+
 @dataclass
 class AgentWorkflowContext(Generic[TConfig]):
     """What ``AgentWorkflow.run`` is given. ``prompt`` is the row's messages, maybe empty."""
@@ -33,7 +56,7 @@ class AgentWorkflowContext(Generic[TConfig]):
     prompt: list[MessageDict]
     config: TConfig | None = None
     metadata: dict[str, Any] | None = None
-    artifacts_dir: Path | None = None
+    artifacts_dir: ArtifactsDir = ArtifactsDir()  # noqa: RUF009  (a descriptor, made once)
 
 
 @dataclass
@@ -44,7 +67,7 @@ class GraderContext:
     sample: RolloutSample | None = None
     project_path: str | None = None
     metadata: dict[str, Any] | None = None
-    artifacts_dir: Path | None = None
+    artifacts_dir: ArtifactsDir = ArtifactsDir()  # noqa: RUF009  (a descriptor, made once)
 
     def set_reward(self, reward: float) -> None:
         """Grade the sample. Any finite number is taken; NaN and infinity are refused."""

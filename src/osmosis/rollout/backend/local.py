@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from osmosis.rollout.agent_workflow import AgentWorkflow
-from osmosis.rollout.artifacts import artifact_root, prepare_artifacts_dir
+from osmosis.rollout.artifacts import artifact_root, lazy_artifacts_dir
 from osmosis.rollout.backend.base import ExecutionBackend
 from osmosis.rollout.backend.deadline import run_limited
 from osmosis.rollout.backend.reference import resolve
@@ -84,7 +84,7 @@ class LocalBackend(ExecutionBackend):
         self, request: ExecutionRequest, context: RolloutContext, arrived: float
     ) -> ExecutionOutcome:
         context.set_status(RolloutStatus.RUNNING)
-        artifacts_dir = await prepare_artifacts_dir(self.artifact_root, request.id)
+        artifacts_dir = lazy_artifacts_dir(self.artifact_root, request.id)
         ctx: AgentWorkflowContext[Any] = AgentWorkflowContext(
             prompt=request.prompt, metadata=request.metadata, artifacts_dir=artifacts_dir
         )

@@ -37,13 +37,17 @@ class Executor:
         with owned_output(entry.rollout_id):
             outcome = await self._execute(entry, request)
             result = outcome.final()
-            await self._save_trajectory(entry, request, result.sample or outcome.workflow.sample)
+            sample = result.sample or outcome.workflow.sample
+            trajectory = "messages"
+            if not (request.compact_trajectory and _is_plain(result.sample)):
+                trajectory = await self._save_trajectory(entry, request, sample)
             body = result_body(
                 entry.rollout_id,
                 result.status,
                 result.sample,
                 result.err_message,
                 result.err_category,
+                trajectory if request.compact_trajectory else None,
             )
         self.registry.finish(entry, result.status, body)
 
@@ -78,7 +82,8 @@ class Executor:
 
     async def _save_trajectory(
         self, entry: Entry, request: RolloutInitRequest, sample: RolloutSample | None
-    ) -> None:
+    ) -> str:
+        """Write the trajectory; says where it is: ``file``, or ``none``."""
         try:
             document = sample_trajectory(
                 sample,
@@ -90,9 +95,16 @@ class Executor:
             content = None if document is None else dumps(document)
         except Exception:
             logger.warning("Rollout %s has no usable trajectory", entry.rollout_id, exc_info=True)
-            return
-        if content is not None:
-            await write_rollout_file(self.root, entry.rollout_id, TRAJECTORY_FILE, content)
+            return "none"
+        if content is None:
+            return "none"
+        written = await write_rollout_file(self.root, entry.rollout_id, TRAJECTORY_FILE, content)
+        return "file" if written else "none"
+
+
+def _is_plain(sample: RolloutSample | None) -> bool:
+    """Whether the messages of the result are all there is to the trajectory."""
+    return sample is not None and sample.trajectory_messages == sample.messages
 
 
 def _judge_link(request: RolloutInitRequest) -> ModelLink | None:

@@ -20,6 +20,7 @@ def result_body(
     sample: RolloutSample | None = None,
     err_message: str | None = None,
     err_category: RolloutErrorCategory | None = None,
+    trajectory: str | None = None,
 ) -> bytes:
     """The body of ``GET /rollout/{id}/result``.
 
@@ -33,6 +34,8 @@ def result_body(
         "err_message": err_message,
         "err_category": None if err_category is None else err_category.value,
     }
+    if trajectory is not None:
+        body["trajectory"] = trajectory
     if sample is None:
         return dumps(body)
     removed = bool(sample.remove_sample)

@@ -28,7 +28,12 @@ FiniteSeconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RolloutInitRequest(BaseModel):
-    """Body of ``POST /rollout``. The two judge fields are an addition of this package."""
+    """Body of ``POST /rollout``. The judge fields and ``compact_trajectory`` are additions.
+
+    With ``compact_trajectory`` the driver makes the trajectory from the result's messages where
+    they are all there is to it, and no file is written then; the result's own key ``trajectory``
+    says where it is: ``messages``, ``file`` or ``none``.
+    """
 
     model_config = ConfigDict(defer_build=True)
 
@@ -44,6 +49,7 @@ class RolloutInitRequest(BaseModel):
     extra_fields: dict[str, Any] | None = None
     judge_completions_url: str | None = None
     judge_api_key: str | None = None
+    compact_trajectory: bool = False
 
 
 class RolloutInitResponse(BaseModel):
