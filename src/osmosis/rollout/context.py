@@ -56,7 +56,7 @@ class AgentWorkflowContext(Generic[TConfig]):
     prompt: list[MessageDict]
     config: TConfig | None = None
     metadata: dict[str, Any] | None = None
-    artifacts_dir: ArtifactsDir = ArtifactsDir()  # noqa: RUF009  (a descriptor, made once)
+    artifacts_dir: ArtifactsDir = ArtifactsDir()
 
 
 @dataclass
@@ -67,7 +67,7 @@ class GraderContext:
     sample: RolloutSample | None = None
     project_path: str | None = None
     metadata: dict[str, Any] | None = None
-    artifacts_dir: ArtifactsDir = ArtifactsDir()  # noqa: RUF009  (a descriptor, made once)
+    artifacts_dir: ArtifactsDir = ArtifactsDir()
 
     def set_reward(self, reward: float) -> None:
         """Grade the sample. Any finite number is taken; NaN and infinity are refused."""

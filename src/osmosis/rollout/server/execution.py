@@ -47,7 +47,7 @@ class Executor:
                 result.sample,
                 result.err_message,
                 result.err_category,
-                trajectory if request.compact_trajectory else None,
+                trajectory=trajectory if request.compact_trajectory else None,
             )
         self.registry.finish(entry, result.status, body)
 

@@ -20,6 +20,7 @@ def result_body(
     sample: RolloutSample | None = None,
     err_message: str | None = None,
     err_category: RolloutErrorCategory | None = None,
+    *,
     trajectory: str | None = None,
 ) -> bytes:
     """The body of ``GET /rollout/{id}/result``.
