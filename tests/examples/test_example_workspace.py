@@ -12,6 +12,7 @@ import pytest
 
 from osmosis.evaluation.gateway import Gateway
 from osmosis.evaluation.redaction import Redactor
+from osmosis.rollout.model import close_sessions
 from osmosis.workspace.config import load_eval_config
 from osmosis.workspace.layout import missing_paths
 from osmosis.workspace.reference import config_reference
@@ -79,6 +80,7 @@ async def run_rows(tmp_path, monkeypatch):
     yield run
     for close in reversed(opened):
         await close()
+    await close_sessions()
 
 
 def backend_of(module):

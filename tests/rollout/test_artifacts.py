@@ -31,6 +31,13 @@ async def test_workflow_and_grader_share_one_directory_that_exists(serve):
     assert names == {"artifacts", ".osmosis-health-check", "trajectory.json"}
 
 
+async def test_a_rollout_that_never_asks_for_the_directory_gets_none_made(serve):
+    driver = serve(echo, reward_one)
+    rollout = await driver.start()
+    await driver.result(rollout)
+    assert [path.name for path in (driver.root / rollout).iterdir()] == ["trajectory.json"]
+
+
 async def test_an_unusable_root_costs_the_directory_and_not_the_rollout(
     serve, artifact_root, monkeypatch
 ):

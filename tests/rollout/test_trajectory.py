@@ -194,3 +194,40 @@ async def test_no_file_is_written_when_the_sample_says_so_or_there_is_none(serve
         rollout = await driver.start()
         await driver.result(rollout)
         assert not (driver.root / rollout / "trajectory.json").exists()
+
+
+class Incomparable:
+    """Like an array of numpy, whose comparison has no truth value."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise ValueError("ambiguous")
+
+    def __deepcopy__(self, memo):
+        return Incomparable()
+
+
+async def test_a_driver_that_makes_trajectories_itself_is_told_when_it_must_read_a_file(serve):
+    async def say(ctx):
+        ctx.set_reward(1)
+        if ctx.metadata["how"] == "more":
+            ctx.sample.messages.append({"role": "user", "content": "the grader's"})
+        if ctx.metadata["how"] == "hidden":
+            ctx.sample.trajectory_messages = None
+        if ctx.metadata["how"] == "odd":
+            ctx.sample.messages = [{"role": "user", "content": Incomparable()}]
+
+    driver = serve(echo, say)
+    for how, where in (
+        ("plain", "messages"),
+        ("more", "file"),
+        ("hidden", "none"),
+        ("odd", "file"),
+    ):
+        rollout = await driver.start(metadata={"how": how}, compact_trajectory=True)
+        body = await driver.result(rollout)
+        assert (body["status"], body["trajectory"]) == ("success", where), how
+        written = (driver.root / rollout / "trajectory.json").exists()
+        assert written == (where == "file"), how
+    assert "trajectory" not in await driver.run(metadata={"how": "plain"})

@@ -39,7 +39,7 @@ class ArtifactsDir:
     def __get__(self, instance: Any, owner: type | None = None) -> Path | None:
         if instance is None:
             return None  # the default of the dataclass field
-        value = getattr(instance, self._slot)
+        value: Any = getattr(instance, self._slot)
         if callable(value):
             value = value()
             setattr(instance, self._slot, value)

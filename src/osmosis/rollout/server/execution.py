@@ -104,7 +104,10 @@ class Executor:
 
 def _is_plain(sample: RolloutSample | None) -> bool:
     """Whether the messages of the result are all there is to the trajectory."""
-    return sample is not None and sample.trajectory_messages == sample.messages
+    try:
+        return sample is not None and bool(sample.trajectory_messages == sample.messages)
+    except Exception:  # what user code put there may refuse to be compared
+        return False
 
 
 def _judge_link(request: RolloutInitRequest) -> ModelLink | None:
