@@ -54,6 +54,7 @@ class FakePlatform:
         self.lose_acks = 0
         self.refuse_bulk = False
         self.hold_records: asyncio.Event | None = None
+        self.held = 0
         self.batches: list[int] = []
 
     async def __aenter__(self) -> FakePlatform:
@@ -159,6 +160,7 @@ class FakePlatform:
     async def _records(self, request: web.Request) -> web.Response:
         run = self.runs[request.match_info["id"]]
         if self.hold_records is not None:
+            self.held += 1
             await self.hold_records.wait()
         lines = (await request.read()).splitlines()
         records = [SampleRecord.model_validate_json(line) for line in lines]

@@ -149,9 +149,12 @@ async def test_unacknowledged_records_are_bounded_and_hold_admission_back(start_
         platform.hold_records = asyncio.Event()
         run = platform.submit(*["reward 1"] * 600, batch_size=64)
         async with start_worker(platform):
-            await until(lambda: "running" in run.stages)
-            await until(lambda: any(beat["in_flight"] for beat in run.heartbeats))
-            await until(lambda: run.heartbeats[-1]["in_flight"] == 0, limit_s=20)
+            await until(lambda: platform.held > 0, limit_s=20)
+            beats = len(run.heartbeats)
+            await until(
+                lambda: run.heartbeats[beats + 1 :] and run.heartbeats[-1]["in_flight"] == 0,
+                limit_s=20,
+            )
             assert run.records == {}
             platform.hold_records.set()
             await ended(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ def upgrade(url: str) -> None:
 def migration_config(url: str) -> Config:
     from alembic.config import Config  # noqa: PLC0415  see upgrade()
 
-    config = Config()
+    # Its default output is whatever stdout was when alembic was imported; nobody reads it here.
+    config = Config(stdout=io.StringIO())
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["url"] = sync_url(url)
     return config
