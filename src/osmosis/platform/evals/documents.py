@@ -39,6 +39,8 @@ def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) 
     )
     # The row is the latest; a big run's summary may be a moment older.
     results["total_runs"] = run.sample_count
+    if run.resumed_count is not None:
+        results["resumed_count"] = run.resumed_count
     return {
         "eval_run": {**_identity(run, creator, platform_url), **_progress(run)},
         "config": config_document(run),
@@ -150,9 +152,10 @@ class SampleRow(NamedTuple):
     tokens: int | None
     duration_ms: float
     record: dict[str, Any]
+    created_at: datetime
 
 
-def summary_row(sample: SampleRow) -> dict[str, Any]:
+def summary_row(sample: SampleRow, reopened_at: datetime | None = None) -> dict[str, Any]:
     """One line of ``summary.jsonl`` (platform-api.md §4.2); absent values left out."""
     row: dict[str, Any] = {
         "row_index": sample.row_index,
@@ -166,6 +169,7 @@ def summary_row(sample: SampleRow) -> dict[str, Any]:
         "tokens": sample.tokens,
         "duration_ms": sample.duration_ms,
         "error_type": sample.error_type,
+        "resumed": True if reopened_at and sample.created_at < reopened_at else None,
     }
     return {key: value for key, value in row.items() if value is not None}
 
@@ -217,6 +221,8 @@ def _counted_results(run: Run) -> dict[str, Any]:
         "total_tokens": run.tokens_sum,
         **cost_document(run),
     }
+    if run.resumed_count is not None:
+        results["resumed_count"] = run.resumed_count
     if run.graded_count and isfinite(run.reward_sum):
         results["score"] = run.reward_sum / run.graded_count
     return results

@@ -180,7 +180,7 @@ async def _metrics(platform: Platform, numbers: Numbers, run: Run) -> AsyncItera
 
 async def _summary(platform: Platform, run: Run) -> AsyncIterator[bytes]:
     def lines(samples: Sequence[SampleRow]) -> bytes:
-        return b"".join(orjson.dumps(summary_row(sample)) + b"\n" for sample in samples)
+        return b"".join(orjson.dumps(summary_row(s, run.reopened_at)) + b"\n" for s in samples)
 
     async for chunk in _batches(platform, run.id, lines):
         yield chunk

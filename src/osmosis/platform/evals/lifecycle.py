@@ -2,6 +2,8 @@
 
     pending ──claim──> running ──finish──> finished | failed | stopped
        └──────stop────────────────────────────────────> stopped
+       ^                                                   │
+       └────────────────────── retry ──────────────────────┘
 
 A run that ends loses the values that were provided for it alone, and its lease can write no more.
 Every function here runs inside a write transaction of the caller.
@@ -40,6 +42,17 @@ def end_run(
     run.waiting_for = None
     if status == "finished":
         run.stage = "summarizing"
+
+
+def reopen_run(run: Run) -> None:
+    """Bring a run that has ended back to the queue, under a new generation."""
+    run.status, run.stage = "pending", "queued"
+    run.generation += 1
+    run.claims = 0
+    run.reopened_at = utc_now()
+    run.started_at = run.completed_at = run.stop_requested_at = None
+    run.stop_reason = run.error = run.summary = None
+    run.lease_token = run.lease_owner = run.lease_expires_at = None
 
 
 def note(

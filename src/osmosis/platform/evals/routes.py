@@ -13,6 +13,7 @@ from osmosis.platform.deps import CurrentPlatform, CurrentScope
 from osmosis.platform.evals import download_routes, sample_routes, service
 from osmosis.platform.evals.documents import detail, duration_ms, list_item
 from osmosis.platform.evals.plan import plan_document
+from osmosis.platform.evals.retry import retry_run
 from osmosis.platform.evals.state import CurrentRuns, install_run_state
 from osmosis.platform.evals.submission import check_submission, create_run
 from osmosis.platform.paging import LogQuery, PageQuery, fetch_log_page, iso
@@ -96,6 +97,26 @@ async def stop(ref: str, platform: CurrentPlatform, scope: CurrentScope) -> dict
         platform, scope.workspace.id, ref, principal.name or principal.email
     )
     return {"id": run.id, "name": run.name, "status": run.status, "stop_requested": True}
+
+
+@runs.post("/{ref}/retry")
+async def retry(
+    ref: str, request: Request, platform: CurrentPlatform, scope: CurrentScope, runs: CurrentRuns
+) -> dict[str, Any]:
+    reopened = await retry_run(platform, scope, ref, await json_object(request))
+    run = reopened.run
+    runs.writers.close(run.id)
+    runs.numbers.forget(run.id)
+    return {
+        "id": run.id,
+        "name": run.name,
+        "status": run.status,
+        "workflow_id": f"{run.id}-{run.generation}",
+        "retryable_samples": reopened.retryable,
+        "resumed_count": run.resumed_count,
+        "generation": run.generation,
+        "platform_url": run_url(request, scope.workspace.name, run),
+    }
 
 
 @runs.delete("/{ref}")

@@ -171,6 +171,7 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
         "calls": len(record.calls),
         "artifacts": record.artifacts or None,
         "has_output": True if record.output else None,
+        "cost_unknown": True if has_unknown_cost(record) else None,
     }
     return {
         "run_id": run_id,

@@ -20,7 +20,8 @@ class Run(Identified, Timestamped, Base):
     values given for this run only, encrypted, erased when the run ends. The ``*_count`` and sum
     columns are kept as records arrive, in the transaction of the batch. ``claims`` counts claims
     since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
-    is the final metrics, written when the run ends.
+    is the final metrics, written when the run ends. A retry sets ``reopened_at`` and
+    ``resumed_count``, the number of graded samples that the new ``generation`` keeps.
     """
 
     __tablename__ = "runs"
@@ -69,6 +70,8 @@ class Run(Identified, Timestamped, Base):
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     completed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reopened_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    resumed_count: Mapped[int | None]
 
     lease_token: Mapped[str | None]
     lease_owner: Mapped[str | None]
