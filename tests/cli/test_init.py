@@ -135,3 +135,44 @@ def test_a_credential_comes_from_a_variable_or_a_file_only(near: Osmosis):
     assert "NOT_SET" in error["message"]
     assert near("--json", *words, "--deploy-key", "no-file").error["code"] == "VALIDATION"
     assert near("--json", "workspace", "connect", "--token-env", "X").error["code"] == "VALIDATION"
+
+
+def test_a_workspace_takes_the_form_of_the_vendors_cli_and_leaves_it_again(
+    workspace: Path, near: Osmosis
+):
+    push(workspace)
+    real = git(workspace, "remote", "get-url", "origin").strip()
+    before = (workspace / ".git/config").read_text()
+    done = near("--json", "workspace", "connect", "--vendor-cli").json["resource"]
+    identity = done["repository"]
+    assert done["origin"] == f"https://github.com/{identity}"
+    assert git(workspace, "remote", "get-url", "origin").strip() == done["origin"]
+    assert git(workspace, "remote", "get-url", "--push", "origin").strip() == real
+    assert near("--json", "workspace", "connect", "--vendor-cli").json["resource"] == done
+
+    git(workspace, "commit", "-q", "--allow-empty", "-m", "Go on")
+    git(workspace, "push", "-q")
+    git(workspace, "pull", "-q")
+    git(workspace, "commit", "-q", "--allow-empty", "-m", "And on")
+    git(workspace, "push", "-q", "origin", "HEAD")
+    head = git(workspace, "rev-parse", "HEAD").strip()
+    listed = near("--json", "rollout", "list").json
+    assert listed["git"]["identity"] == identity
+    assert listed["items"][0]["last_synced_commit_sha"] == head
+    assert near("--json", "init", workspace).json["resource"]["connected"]
+    assert git(workspace, "remote", "get-url", "origin").strip() == done["origin"]
+
+    undone = near("--json", "workspace", "connect", "--vendor-cli", "--undo").json
+    assert undone["resource"]["origin"] == real
+    assert (workspace / ".git/config").read_text() == before
+    git(workspace, "push", "-q")
+    assert near("--json", "workspace", "connect", "--undo").error["code"] == "VALIDATION"
+
+
+def test_the_form_of_the_vendors_cli_keeps_a_remote_of_the_same_name(
+    workspace: Path, near: Osmosis
+):
+    git(workspace, "remote", "add", "osmosis", "https://gitlab.com/a/b.git")
+    error = near("--json", "workspace", "connect", "--vendor-cli").error
+    assert error["code"] == "CONFLICT" and "https://gitlab.com/a/b.git" in error["message"]
+    assert "/git/" in git(workspace, "remote", "get-url", "origin")

@@ -15,6 +15,7 @@ from osmosis.wire.errors import Conflict, OsmosisError
 from osmosis.workspace.git import run_git
 from osmosis.workspace.repository import (
     IDENTITY_KEY,
+    hosted_origin,
     hosted_remote,
     origin_url,
     without_credentials,
@@ -42,7 +43,7 @@ class Link:
 def hosted_link(account: Api, root: Path, name: str | None = None) -> Link:
     """Make the workspace on the platform, set ``origin``, and let git find the credentials."""
     origin = origin_url(root)
-    hosted = hosted_remote(origin) if origin else None
+    hosted = hosted_origin(root, origin)
     if origin and hosted is None:
         raise Conflict(
             f"The directory has an origin already: {without_credentials(origin)}.",
@@ -59,7 +60,8 @@ def hosted_link(account: Api, root: Path, name: str | None = None) -> Link:
             f"The platform hosts no repository for the workspace {made.get('name')}.",
             hint="Connect it to its own remote: osmosis workspace connect URL",
         )
-    _set_origin(root, str(git_url), exists=origin is not None)
+    if origin is None or hosted_remote(origin):
+        _set_origin(root, str(git_url), exists=origin is not None)
     _let_git_log_in(root, str(git_url))
     run_git(root, "config", "--local", "--unset-all", IDENTITY_KEY)
     name_there = str(made.get("name"))
@@ -112,4 +114,4 @@ def _own_command() -> list[str]:
     if beside.is_file():
         return [str(beside)]
     found = shutil.which("osmosis")
-    return [found] if found else [sys.executable, "-m", "osmosis.cli.main"]
+    return [found] if found else [sys.executable, "-P", "-m", "osmosis.cli.main"]

@@ -84,6 +84,11 @@ def hosted_remote(remote_url: str) -> HostedRemote | None:
     return HostedRemote(urlunsplit((parts.scheme.lower(), netloc, prefix, "", "")), identity)
 
 
+def is_github(remote_url: str) -> bool:
+    """Whether the vendor's command would know the remote, too."""
+    return _github_identity(remote_url.strip()) is not None
+
+
 def without_credentials(remote_url: str) -> str:
     """The URL as it may be shown: no user, no password; scp style written as ``ssh://``."""
     url = remote_url.strip()
@@ -101,6 +106,20 @@ def origin_url(root: Path) -> str | None:
     """The URL of ``origin`` as git resolves it (``insteadOf`` applied), or None."""
     result = run_git(root, "remote", "get-url", "origin")
     return result.text if result.code == 0 and result.text else None
+
+
+def push_url(root: Path) -> str | None:
+    """The URL that ``origin`` is pushed to; the same as its URL unless it was set apart."""
+    result = run_git(root, "remote", "get-url", "--push", "origin")
+    return result.text if result.code == 0 and result.text else None
+
+
+def hosted_origin(root: Path, origin: str | None = None) -> HostedRemote | None:
+    """The platform of ours that hosts ``origin``: by its URL, else by its push URL."""
+    origin = origin or origin_url(root)
+    if origin is None:
+        return None
+    return hosted_remote(origin) or hosted_remote(push_url(root) or "")
 
 
 def workspace_identity(root: Path) -> tuple[str, str | None]:

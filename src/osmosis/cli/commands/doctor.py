@@ -16,7 +16,7 @@ from osmosis.client.auth import find_platform, find_token
 from osmosis.wire.errors import OsmosisError, ValidationFailed
 from osmosis.workspace import doctor as workspace_doctor
 from osmosis.workspace.layout import REQUIRED_DIRS, REQUIRED_FILES, find_workspace
-from osmosis.workspace.repository import hosted_remote, without_credentials, workspace_identity
+from osmosis.workspace.repository import hosted_origin, without_credentials, workspace_identity
 
 
 @click.command("doctor", epilog=EVERYWHERE, context_settings=CONTEXT)
@@ -70,7 +70,7 @@ def _platform_facts(root: Path) -> dict[str, Any]:
             "identity": identity,
             "remote_url": without_credentials(origin) if origin else None,
         }
-        hosted = hosted_remote(origin) if origin else None
+        hosted = hosted_origin(root, origin)
         platform = find_platform(session.line.platform, hosted.base_url if hosted else None)
         scope = {"X-Osmosis-Git": identity}
         with Api(platform.url, find_token(platform).value, scope) as api:

@@ -14,7 +14,7 @@ from osmosis.cli.session import session
 from osmosis.client.api import Api
 from osmosis.client.auth import find_platform, find_token
 from osmosis.wire.errors import OsmosisError
-from osmosis.workspace.repository import hosted_remote, origin_url
+from osmosis.workspace.repository import hosted_origin, origin_url
 from osmosis.workspace.scaffold import Scaffolded, create_workspace
 
 
@@ -55,14 +55,14 @@ def app(directory: Path, name: str | None, offline: bool) -> Operation:
 def _connect(root: Path, name: str | None) -> Link | None:
     """The link to the platform; without a platform the files alone are a success."""
     origin = origin_url(root)
-    if origin and hosted_remote(origin) is None:
+    hosted = hosted_origin(root, origin)
+    if origin and hosted is None:
         warn(
             "NOT_CONNECTED",
             f"Not connected: the directory has its own origin. To let the platform fetch from it, "
             f"run: osmosis workspace connect {origin}",
         )
         return None
-    hosted = hosted_remote(origin) if origin else None
     try:
         platform = find_platform(session.line.platform, hosted.base_url if hosted else None)
         with Api(platform.url, find_token(platform).value) as account:

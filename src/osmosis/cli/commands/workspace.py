@@ -13,9 +13,15 @@ from osmosis.cli.output import Column, Listing, NextStep, Operation
 from osmosis.cli.output.format import text
 from osmosis.cli.repository_link import hosted_link, note_identity, workspace_name
 from osmosis.cli.session import session
+from osmosis.cli.vendor_origin import leave_vendor_form, take_vendor_form
 from osmosis.wire.errors import OsmosisError, ValidationFailed
 from osmosis.workspace.layout import find_workspace
-from osmosis.workspace.repository import without_credentials
+from osmosis.workspace.repository import (
+    hosted_origin,
+    origin_url,
+    without_credentials,
+    workspace_identity,
+)
 
 app = group("workspace", "Your workspaces, and the repository each is connected to.")
 
@@ -45,8 +51,20 @@ def list_workspaces() -> Listing:
     "--token-env", metavar="VAR", help="The environment variable that holds an access token."
 )
 @click.option("--deploy-key", type=FILE, metavar="FILE", help="A file with a private SSH key.")
+@click.option(
+    "--vendor-cli",
+    is_flag=True,
+    help="Name origin as the vendor's CLI wants it: github.com/OWNER/REPO; pushes still come here.",
+)
+@click.option("--undo", is_flag=True, help="With --vendor-cli: make origin the real remote again.")
 def connect(
-    url: str | None, name: str | None, token_env: str | None, deploy_key: Path | None
+    url: str | None,
+    *,
+    name: str | None,
+    token_env: str | None,
+    deploy_key: Path | None,
+    vendor_cli: bool,
+    undo: bool,
 ) -> Operation:
     """Connect this workspace: to any git URL, or to a repository that the platform hosts.
 
@@ -54,6 +72,14 @@ def connect(
     itself: origin is set and git push works at once.
     """
     root = _root_or_none()
+    if undo and not vendor_cli:
+        raise ValidationFailed("--undo goes with --vendor-cli.")
+    if vendor_cli:
+        if url:
+            raise ValidationFailed(
+                "--vendor-cli takes no URL; it changes how the connected origin is named."
+            )
+        return _vendor_form(root or find_workspace(Path.cwd()), name, undo=undo)
     if url is None:
         if token_env or deploy_key:
             raise ValidationFailed("--token-env and --deploy-key need the URL of a repository.")
@@ -98,6 +124,38 @@ def _connect_hosted(root: Path, name: str | None) -> Operation:
         message=f"The workspace {link.workspace} is connected; origin is {link.git_url}.",
         resource=link.resource(),
         next_steps=(NextStep("Send your commits:", "git push"),),
+    )
+
+
+def _vendor_form(root: Path, name: str | None, *, undo: bool) -> Operation:
+    """Name origin for the vendor's command, or take that back."""
+    if undo:
+        origin = leave_vendor_form(root)
+        return Operation(
+            operation="workspace.connect",
+            message=f"origin is {without_credentials(origin.fetch)}.",
+            resource=origin.resource(),
+        )
+    if origin_url(root) is None or hosted_origin(root):
+        hosted_link(session.account, root, name)
+    identity, _ = workspace_identity(root)
+    origin = take_vendor_form(root, identity)
+    variables = {
+        "OSMOSIS_PLATFORM_URL": session.platform.url,
+        "OSMOSIS_TOKEN_PLATFORM_URL": session.platform.url,
+    }
+    return Operation(
+        operation="workspace.connect",
+        message=f"The vendor's CLI knows this workspace as {identity}; pushes go to "
+        f"{without_credentials(origin.push)}.",
+        resource={"repository": identity, **origin.resource(), "environment": variables},
+        next_steps=(
+            NextStep(
+                "Point it at this platform:",
+                f"export {' '.join(f'{key}={value}' for key, value in variables.items())}",
+            ),
+            NextStep("Take it back:", "osmosis workspace connect --vendor-cli --undo"),
+        ),
     )
 
 
