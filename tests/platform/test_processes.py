@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+from osmosis.platform.child import child_argv
 from osmosis.platform.processes import ProcessRecord, reap, start_time
+from osmosis.worker.shard_process import shard_argv
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -71,3 +73,10 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     parent.wait()
     parent.stdout.close()
     assert gone(child)
+
+
+def test_files_beside_a_user_never_stand_in_for_the_modules_of_a_child(tmp_path: Path) -> None:
+    (tmp_path / "html.py").write_text("raise SystemExit('read from the working directory')")
+    for argv in (child_argv("html.parser"), [*shard_argv()[:-2], "html.parser"]):
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

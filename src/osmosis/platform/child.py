@@ -23,8 +23,11 @@ def main() -> None:
 
 
 def child_argv(module: str) -> list[str]:
-    """The command line that runs a module as a child of this process."""
-    return [sys.executable, "-m", "osmosis.platform.child", module, str(os.getpid())]
+    """The command line that runs a module as a child of this process.
+
+    ``-P``: a file in the directory where somebody started the server is no module of ours.
+    """
+    return [sys.executable, "-P", "-m", "osmosis.platform.child", module, str(os.getpid())]
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def start_detached(settings: Settings, *, timeout_s: float = START_TIMEOUT_S) ->
     output = settings.logs_dir / "server.out"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "osmosis.platform.server"],
+            [sys.executable, "-P", "-m", "osmosis.platform.server"],
             env={**os.environ, **environment(settings)},
             stdin=subprocess.DEVNULL,
             stdout=file,

@@ -106,8 +106,11 @@ class ShardProcess:
 
 
 def shard_argv() -> list[str]:
-    """The command line of a shard. It is told its parent, to die with it."""
-    return [sys.executable, "-m", MODULE, str(os.getpid())]
+    """The command line of a shard. It is told its parent, to die with it.
+
+    ``-P``: a file in the worker's working directory is no module of ours.
+    """
+    return [sys.executable, "-P", "-m", MODULE, str(os.getpid())]
 
 
 def shard_environment(environ: Mapping[str, str]) -> dict[str, str]:
