@@ -1,9 +1,9 @@
 """Measure what a user waits for and what a row costs. One JSON object a line.
 
-    python -m bench [--rows 1000] [--runs 3] [--skip-demo]
+    python -m bench [--rows 1000] [--latency-ms 100] [--in-flight 32] [--runs 3] [--skip-demo]
 
-The job is the peers' job: N multiply rows, one call of 100 ms each, 32 in flight. Figures are
-medians over --runs measured runs after one that warms the environment.
+The job is the peers' job: N multiply rows, one model call each. Figures are medians over --runs
+measured runs after one that warms the environment.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,6 @@ from lab.platform import OSMOSIS, ROOT, Lab
 from lab.ports import free_port, http_json
 from lab.processes import cpu_s
 from lab.workspace import Workspace
-
-BATCH_SIZE = 32
-LATENCY_MS = 100.0
 
 CONFIG = """
 [experiment]
@@ -72,59 +70,78 @@ def write_rows(path: Path, rows: int) -> None:
             out.write(json.dumps(row) + "\n")
 
 
-def one_run(workspace: Workspace, model: str, rows: int) -> dict[str, float]:
-    """One evaluation of ``rows`` rows: what its span, CPU and first call were."""
+@dataclass(frozen=True)
+class Job:
+    """So many rows of one call each, ``in_flight`` at once."""
+
+    rows: int
+    latency_s: float
+    in_flight: int
+
+    @property
+    def ideal_s(self) -> float:
+        return math.ceil(self.rows / self.in_flight) * self.latency_s
+
+
+def one_run(workspace: Workspace, model: str, job: Job) -> dict[str, float]:
+    """One evaluation: what its span, CPU and first call were."""
     lab = workspace.lab
     assert lab.server is not None
     http_json(f"{model}/reset", body=b"{}")
     cpu_before = cpu_s(lab.server.pid)
     run = workspace.submit("configs/eval/bench.toml")
-    info = workspace.wait(run, every_s=0.5)
+    info = workspace.wait(run, limit_s=900, every_s=0.5)
     cpu = cpu_s(lab.server.pid) - cpu_before
     stats = http_json(f"{model}/stats")
     results, detail = info["results"], info["eval_run"]
-    if detail["status"] != "finished" or results["passed"] != rows:
+    if detail["status"] != "finished" or results["passed"] != job.rows:
         sys.exit(f"the run did not go as it should: {json.dumps(info)[:2000]}")
+    ended = datetime.fromisoformat(detail["completed_at"]).timestamp()
     created = datetime.fromisoformat(detail["created_at"]).timestamp()
-    span = stats["last_row_unix"] - stats["first_row_unix"] + LATENCY_MS / 1000
+    span = stats["last_row_unix"] - stats["first_row_unix"] + job.latency_s
     return {
-        "dispatch_ratio": span / (math.ceil(rows / BATCH_SIZE) * LATENCY_MS / 1000),
-        "cpu_ms_per_row": cpu * 1000 / rows,
+        "dispatch_ratio": span / job.ideal_s,
+        "cpu_ms_per_row": cpu * 1000 / job.rows,
+        "submit_to_finished_s": ended - created,
         "submit_to_first_row_call_s": stats["first_row_unix"] - created,
-        "upstream_hits_per_row": stats["row_requests"] / rows,
+        "upstream_hits_per_row": stats["row_requests"] / job.rows,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--latency-ms", type=float, default=100.0)
+    parser.add_argument("--in-flight", type=int, default=32)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--skip-demo", action="store_true")
     args = parser.parse_args()
+    job = Job(args.rows, args.latency_ms / 1000, args.in_flight)
     with tempfile.TemporaryDirectory(prefix="osmosis-bench-") as scratch:
         lab = Lab(Path(scratch))
         model_port = free_port()
-        with mock_model(model_port, LATENCY_MS) as model:
+        with mock_model(model_port, args.latency_ms) as model:
             lab.start()
             try:
                 workspace = lab.workspace("bench")
                 workspace.write(
                     "configs/eval/bench.toml",
-                    CONFIG.format(rows=args.rows, batch_size=BATCH_SIZE),
+                    CONFIG.format(rows=job.rows, batch_size=job.in_flight),
                 )
                 workspace.osmosis("model", "endpoint", "add", "mock", "--base-url", f"{model}/v1")
                 write_rows(workspace.directory / "data" / "bench.jsonl", args.rows)
                 workspace.upload("data/bench.jsonl")
-                one_run(workspace, model, args.rows)
-                figures = [one_run(workspace, model, args.rows) for _ in range(args.runs)]
+                one_run(workspace, model, job)
+                figures = [one_run(workspace, model, job) for _ in range(args.runs)]
                 for name, unit in (
                     ("dispatch_ratio", "ratio"),
                     ("cpu_ms_per_row", "ms"),
                     ("submit_to_first_row_call_s", "s"),
+                    ("submit_to_finished_s", "s"),
                     ("upstream_hits_per_row", "calls"),
                 ):
                     values = [figure[name] for figure in figures]
-                    report(name, statistics.median(values), unit, rows=args.rows, runs=args.runs)
+                    report(name, statistics.median(values), unit, **asdict(job), runs=args.runs)
                 for name, words in (("cli_help_s", ["--help"]), ("cli_list_s", ["eval", "list"])):
                     taken = command_s(
                         [OSMOSIS, *words], cwd=workspace.directory, env=lab.env, runs=5
