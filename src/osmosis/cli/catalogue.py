@@ -40,20 +40,21 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
             "Your workspaces, and the repository each is connected to.",
             ("list", "connect", "sync"),
         ),
+        Entry("completion", "completion", "Complete command lines in bash, zsh or fish."),
     ),
     "Evaluate": (
         Entry(
             "eval",
             "eval",
             "Submit evaluation runs, follow them, read the results.",
-            ("submit", "watch", "list", "info", "logs", "stop", "delete"),
+            ("submit", "watch", "list", "info", "logs", "download", "retry", "stop", "delete"),
         ),
         Entry("rollout", "rollout", "Make rollouts and list the synced ones.", ("init", "list")),
         Entry(
             "dataset",
             "dataset",
             "Upload datasets and look at them.",
-            ("upload", "list", "info", "preview", "validate", "logs", "delete"),
+            ("upload", "list", "info", "preview", "download", "validate", "logs", "delete"),
         ),
         Entry(
             "secret", "secret", "Keep keys encrypted on the platform.", ("set", "list", "delete")

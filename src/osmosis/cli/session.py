@@ -5,21 +5,14 @@ Everything is found on first use, so a command pays only for what it needs.
 
 from __future__ import annotations
 
-import contextlib
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osmosis.cli.arguments import Line
 from osmosis.cli.environment import load_env_file
-from osmosis.wire.errors import OsmosisError
 from osmosis.workspace.layout import find_workspace, require_layout
-from osmosis.workspace.repository import (
-    hosted_remote,
-    origin_url,
-    without_credentials,
-    workspace_identity,
-)
+from osmosis.workspace.repository import without_credentials, workspace_identity
 
 if TYPE_CHECKING:
     from osmosis.client.api import Api
@@ -54,9 +47,11 @@ class Session:
     @cached_property
     def scope(self) -> dict[str, str]:
         """The one scope header: the named workspace, else the directory's repository."""
+        from osmosis.client.scope import repository_scope, workspace_scope
+
         if self.line.workspace:
-            return {"X-Osmosis-Workspace": self.line.workspace}
-        return {"X-Osmosis-Git": self.identity[0]}
+            return workspace_scope(self.line.workspace)
+        return repository_scope(self.identity[0])
 
     @property
     def context(self) -> dict[str, Any]:
@@ -103,13 +98,12 @@ class Session:
 
     def _hosted_origin(self) -> str | None:
         """The platform that hosts the workspace's origin, when we are inside one."""
+        from osmosis.client.scope import hosting_platform
+
         if self.line.workspace:
             return None
-        with contextlib.suppress(OsmosisError):
-            origin = self.__dict__.get("identity", (None, None))[1] or origin_url(Path.cwd())
-            hosted = hosted_remote(origin) if origin else None
-            return hosted.base_url if hosted else None
-        return None
+        # Known already in most commands: then git need not be asked again.
+        return hosting_platform(Path.cwd(), self.__dict__.get("identity", (None, None))[1])
 
 
 session = Session()

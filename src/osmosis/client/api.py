@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -96,6 +96,9 @@ class Api(Connection):
     def dataset_logs(self, ref: str, **paging: Any) -> LogPage:
         return self._logs(f"{ROOT}/datasets/{_ref(ref)}/logs", paging)
 
+    def dataset_download(self, ref: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/datasets/{_ref(ref)}/download")
+
     def delete_dataset(self, ref: str) -> dict[str, Any]:
         return self.call("DELETE", f"{ROOT}/datasets/{_ref(ref)}")
 
@@ -139,8 +142,8 @@ class Api(Connection):
     def submit_eval(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return self.call("POST", f"{ROOT}/eval-runs", body=body, timeout_s=120.0)
 
-    def evals(self, *, limit: int = PAGE_LIMIT, everything: bool = False) -> Page:
-        return self._page(f"{ROOT}/eval-runs", "eval_runs", limit, everything)
+    def evals(self, *, limit: int = PAGE_LIMIT, offset: int = 0, everything: bool = False) -> Page:
+        return self._page(f"{ROOT}/eval-runs", "eval_runs", limit, everything, start=offset)
 
     def eval(self, ref: str) -> dict[str, Any]:
         return self.call("GET", f"{ROOT}/eval-runs/{_ref(ref)}")
@@ -154,6 +157,27 @@ class Api(Connection):
     def eval_samples(self, ref: str, **params: Any) -> dict[str, Any]:
         return self.call("GET", f"{ROOT}/eval-runs/{_ref(ref)}/samples", params=params)
 
+    def eval_sample(
+        self, ref: str, row_index: int, run_index: int, **params: Any
+    ) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/samples/{row_index}/{run_index}"
+        return self.call("GET", path, params=params)
+
+    def eval_manifest(
+        self, ref: str, kinds: Sequence[str], rows: str | None = None
+    ) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/samples/manifest"
+        params = {"types": ",".join(kinds), "rows": rows}
+        return self.call("GET", path, params=params, timeout_s=120.0)
+
+    def eval_download_urls(self, ref: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/samples/download-urls"
+        return self.call("POST", path, body={"items": list(items)})
+
+    def retry_eval(self, ref: str, secrets: Mapping[str, str] | None = None) -> dict[str, Any]:
+        body = {"secrets": dict(secrets)} if secrets else {}
+        return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/retry", body=body, timeout_s=120.0)
+
     def stop_eval(self, ref: str) -> dict[str, Any]:
         return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/stop", body={})
 
@@ -162,10 +186,12 @@ class Api(Connection):
 
     # ------------------------------------------------------------------ pages
 
-    def _page(self, path: str, key: str, limit: int, everything: bool, **filters: Any) -> Page:
+    def _page(
+        self, path: str, key: str, limit: int, everything: bool, start: int = 0, **filters: Any
+    ) -> Page:
         """One page, or every page joined when ``everything`` is asked for."""
         items: list[dict[str, Any]] = []
-        offset: int | None = 0
+        offset: int | None = start
         while True:
             params = {"limit": PAGE_LIMIT if everything else limit, "offset": offset, **filters}
             answer = self.call("GET", path, params=params)

@@ -191,7 +191,7 @@ def load_eval_config(
     name = shown or str(path)
     data, text = read_toml(path, shown=name)
     for dotted, value in (overrides or {}).items():
-        _override(data, dotted, value)
+        override(data, dotted, value)
     try:
         return parse_eval_config(data, source=name)
     except ValidationFailed as failed:
@@ -201,7 +201,8 @@ def load_eval_config(
         raise
 
 
-def _override(data: dict[str, Any], dotted: str, value: Any) -> None:
+def override(data: dict[str, Any], dotted: str, value: Any) -> None:
+    """Put a value in place of ``section.key`` of a config that is not parsed yet."""
     section, _, key = dotted.partition(".")
     table = data.setdefault(section, {})
     if not key or not isinstance(table, dict):

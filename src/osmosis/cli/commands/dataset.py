@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +20,14 @@ from osmosis.cli.commands.options import (
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation, Section
 from osmosis.cli.output.format import count, minute, moment, plural, size, text
 from osmosis.cli.output.messages import warn
-from osmosis.cli.output.progress import upload_progress
+from osmosis.cli.output.progress import transfer_progress
 from osmosis.cli.output.questions import confirm
 from osmosis.cli.output.render import to_json
 from osmosis.cli.session import session
-from osmosis.wire.errors import Conflict, NotFound, OsmosisError, ValidationFailed
+from osmosis.wire.errors import ValidationFailed
 
-EXTENSIONS = ("csv", "jsonl", "parquet")
 DEFAULT_PREVIEW_ROWS = 5
 IN_PROGRESS = ("pending", "uploading", "processing")
-READY_WAIT_S = 600.0
-READY_POLL_S = 0.2
 
 app = group("dataset", "Upload datasets and look at them.")
 
@@ -44,6 +39,8 @@ app = group("dataset", "Upload datasets and look at them.")
 @yes_flag
 def upload(file: Path, overwrite: bool, wait: bool, yes: bool) -> Operation:
     """Check a file and upload it. The dataset is named after the file, without its extension."""
+    from osmosis.client.dataset_files import create_dataset, send_dataset, wait_until_ready
+
     report = _checked(file)
     name = file.stem
     confirm(
@@ -53,11 +50,11 @@ def upload(file: Path, overwrite: bool, wait: bool, yes: bool) -> Operation:
         default=True,
         warnings=report.warnings,
     )
-    created = _create(file, name, overwrite)
-    dataset_id = str(created["id"])
-    done = _send(file, dataset_id, created.get("upload"))
+    created = create_dataset(session.api, file, name, overwrite=overwrite)
+    with transfer_progress(file.name, file.stat().st_size) as progress:
+        done = send_dataset(session.api, file, created, progress)
     if wait:
-        done = _wait_until_ready(str(done.get("id", dataset_id)))
+        done = wait_until_ready(session.api, str(done.get("id", created["id"])))
     status = str(done.get("status"))
     steps = [NextStep("Name it in a config:", f'dataset = "{name}"')]
     if status != "uploaded":
@@ -162,7 +159,9 @@ def preview(name: str, rows: int) -> Detail:
 @click.argument("file", type=FILE)
 def validate(file: Path) -> Detail:
     """Check a file as the platform will; nothing is sent anywhere."""
-    extension = _extension(file)
+    from osmosis.client.dataset_files import dataset_extension
+
+    extension = dataset_extension(file)
     report = _report(file, extension)
     lines = report.error_lines()
     data = {
@@ -202,6 +201,34 @@ def logs(name: str, limit: int, cursor: str | None) -> Listing:
 
 @app.command()
 @click.argument("name")
+@click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="PATH",
+    help="The file to write, or a directory that takes it (else the current one).",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+def download(name: str, output: Path | None, overwrite: bool) -> Operation:
+    """Fetch the file of a dataset, as it was uploaded."""
+    from osmosis.client.dataset_files import download_dataset
+
+    target = output.expanduser() if output else None
+    shown = session.api.dataset(name)
+    with transfer_progress(name, int(shown.get("file_size") or 0)) as progress:
+        dataset, path = download_dataset(
+            session.api, str(shown["id"]), target, overwrite=overwrite, progress=progress
+        )
+    resource = {k: v for k, v in dataset.items() if k != "data_preview"}
+    return Operation(
+        operation="dataset.download",
+        message=f"The dataset {dataset.get('file_name', name)} is at {path}.",
+        resource={**resource, "output_path": str(path.absolute()), **session.context},
+    )
+
+
+@app.command()
+@click.argument("name")
 @yes_flag
 def delete(name: str, yes: bool) -> Operation:
     """Delete a dataset. Runs that used it keep their results."""
@@ -218,7 +245,9 @@ def delete(name: str, yes: bool) -> Operation:
 
 
 def _checked(file: Path) -> Any:
-    report = _report(file, _extension(file))
+    from osmosis.client.dataset_files import dataset_extension
+
+    report = _report(file, dataset_extension(file))
     if not report.valid:
         lines = report.error_lines()
         raise ValidationFailed(_invalid(file, lines), details={"errors": lines})
@@ -234,82 +263,8 @@ def _report(file: Path, extension: str) -> Any:
     return validate_file(file, extension)
 
 
-def _extension(file: Path) -> str:
-    if not file.exists():
-        raise NotFound(f"There is no file {file}.")
-    if not file.is_file():
-        raise ValidationFailed(f"{file} is not a file.")
-    extension = file.suffix.removeprefix(".").lower()
-    if extension not in EXTENSIONS:
-        raise ValidationFailed(
-            f"{file.name} is not a dataset file: the name must end in .jsonl, .csv or .parquet."
-        )
-    return extension
-
-
 def _invalid(file: Path, lines: list[str]) -> str:
     return "\n  ".join([f"{file.name} is not a usable dataset:", *lines])
-
-
-def _create(file: Path, name: str, overwrite: bool) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "file_name": name,
-        "file_size": file.stat().st_size,
-        "extension": _extension(file),
-    }
-    try:
-        return session.api.create_dataset(body)
-    except Conflict as conflict:
-        existing = conflict.details.get("existing_dataset_id")
-        if not existing:
-            raise
-        if not overwrite:
-            raise Conflict(
-                f"There is a dataset '{name}' already.",
-                hint="Replace it with --overwrite, or rename the file.",
-                details=conflict.details,
-                platform_code=conflict.platform_code,
-            ) from None
-        return session.api.create_dataset({**body, "overwrite_dataset_id": str(existing)})
-
-
-def _send(file: Path, dataset_id: str, upload: Any) -> dict[str, Any]:
-    """PUT the bytes and complete; an upload that breaks off is taken back."""
-    # Only an upload needs these.
-    from osmosis.client.uploads import repeat, send_file
-
-    if not isinstance(upload, dict):
-        raise ValidationFailed("The platform gave no way to upload the file.")
-    try:
-        with upload_progress(file.name, file.stat().st_size) as progress:
-            parts = send_file(file, upload, progress=progress)
-    except BaseException:
-        with contextlib.suppress(OsmosisError):
-            session.api.abort_dataset(dataset_id)
-        raise
-    body: dict[str, Any] = {"file_extension": _extension(file)}
-    if parts:
-        body["parts"] = parts
-    return repeat(lambda: session.api.complete_dataset(dataset_id, body))
-
-
-def _wait_until_ready(dataset_id: str) -> dict[str, Any]:
-    deadline = time.monotonic() + READY_WAIT_S
-    while True:
-        dataset = session.api.dataset(dataset_id)
-        status = dataset.get("status")
-        if status == "uploaded":
-            return dataset
-        if status not in IN_PROGRESS:
-            entries = session.api.dataset_logs(dataset_id, limit=5).entries
-            reasons = [str(e.get("message")) for e in entries if e.get("level") == "error"]
-            raise ValidationFailed(
-                "\n  ".join(["The platform could not use the dataset:", *reasons]),
-                details={"status": status},
-            )
-        if time.monotonic() > deadline:
-            raise OsmosisError(f"The dataset is still {status} after {READY_WAIT_S:g} s.")
-        time.sleep(READY_POLL_S)
 
 
 def _row_section(index: int, row: Any) -> Section:

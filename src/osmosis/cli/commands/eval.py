@@ -11,6 +11,7 @@ import click
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     LOG_LIMIT,
+    FILE,
     cursor_flag,
     group,
     log_limit_flag,
@@ -31,6 +32,7 @@ from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pathlib import Path
 FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
@@ -143,9 +145,23 @@ def list_runs(limit: int | None, everything: bool) -> Listing:
 
 @app.command()
 @latest_argument
-def info(name: str | None) -> Detail:
+@click.option(
+    "--output", "-o", type=FILE, metavar="ROOT", help="Save the numbers as ROOT/metrics.json."
+)
+def info(name: str | None, output: Path | None) -> Detail:
     """Show a run with its configuration and results; without a name, the latest run."""
-    return _detail(session.api.eval(name or _latest()))
+    document = session.api.eval(name or _latest())
+    detail = _detail(document)
+    if output is not None:
+        # Only a download needs it.
+        from osmosis.cli.evals.download import save_metrics
+
+        path, problem = save_metrics(part(document, "eval_run"), output)
+        detail.data = {**detail.data, "output_path": path, "save_warning": problem}
+        if problem:
+            warn("SAVE", problem)
+        detail.rows = [*detail.rows, *([("Saved", path)] if path else [])]
+    return detail
 
 
 @app.command()
@@ -183,6 +199,56 @@ def logs(name: str | None, limit: int, cursor: str | None, follow: bool) -> List
 @app.command()
 @click.argument("name")
 @yes_flag
+@app.command()
+@click.argument("name")
+@click.option(
+    "--type",
+    "types",
+    default="metrics,trajectories",
+    metavar="LIST",
+    help="What to fetch, by commas: metrics, trajectories, artifacts, logs; or all.",
+)
+@click.option("--rows", metavar="SPEC", help="Only these rows, from 0: 3,7,10-20.")
+@click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="DIR",
+    help="The directory to write (else .osmosis/evals/NAME in the workspace).",
+)
+@click.option("--overwrite", is_flag=True, help="Fetch also what is there with its size.")
+@yes_flag
+def download(
+    name: str, types: str, *, rows: str | None, output: Path | None, overwrite: bool, yes: bool
+) -> Operation:
+    """Fetch the files of a run. More than 100 MiB asks first."""
+    # Only a download needs it.
+    from osmosis.cli.evals import download as downloading
+
+    return downloading.download(
+        name, types=types, rows=rows, output=output, overwrite=overwrite, yes=yes
+    )
+
+
+@app.command()
+@click.argument("name")
+@yes_flag
+@click.option(
+    "--secrets-file",
+    metavar="FILE",
+    help="NAME=value lines with secrets that only the run had; - reads them from a pipe.",
+)
+@click.option("--watch", is_flag=True, help="Follow the run and show its results.")
+def retry(name: str, *, yes: bool, secrets_file: str | None, watch: bool) -> Operation | int:
+    """Run the failed and skipped samples of an ended run again."""
+    # Only a retry needs it.
+    from osmosis.cli.evals import retry as retrying
+
+    confirm(f"Run the failed and skipped samples of {name} again?", yes=yes, default=True)
+    operation = retrying.retry(name, secrets_file)
+    return _watched(name, operation, ()) if watch else operation
+
+
 def stop(name: str, yes: bool) -> Operation:
     """Stop a pending or running run. Samples that were graded are kept."""
     confirm(f"Stop the run {name}?", yes=yes, default=True)

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from osmosis.client.api import Api
 
 STDIN = "-"
+STORE_HINT = (
+    "Store each with `osmosis secret set {name}`, or give them for this run with "
+    "--secrets-file FILE."
+)
+LOCAL_HINT = "Set {name} in the environment, or give it with --secrets-file FILE."
 SCOPE_LABELS = {
     "workspace": "Workspace",
     "user": "Personal",
@@ -57,16 +62,44 @@ def resolve(api: Api, names: list[str], secrets_file: str | None) -> SecretValue
     return result
 
 
+def resolve_here(names: list[str], secrets_file: str | None) -> SecretValues:
+    """The values for a run on this machine: the file, the environment, a prompt."""
+    result = SecretValues()
+    from_file = _read(secrets_file)
+    missing: list[str] = []
+    for name in names:
+        if value := from_file.get(name) or os.environ.get(name):
+            result.provided[name] = value
+            result.scopes[name] = "run"
+        else:
+            missing.append(name)
+    _ask_for(missing, result, LOCAL_HINT)
+    return result
+
+
+def resolve_for_run(names: list[str], secrets_file: str | None) -> dict[str, str]:
+    """A value for every name, for one run only: from the file, the environment, or a prompt."""
+    from_file = _read(secrets_file)
+    result = SecretValues()
+    missing: list[str] = []
+    for name in names:
+        if value := from_file.get(name) or os.environ.get(name):
+            result.provided[name] = value
+        else:
+            missing.append(name)
+    _ask_for(missing, result)
+    return result.provided
+
+
 def scope_label(scope: str) -> str:
     return SCOPE_LABELS.get(scope, scope.capitalize())
 
 
-def _ask_for(missing: list[str], result: SecretValues) -> None:
+def _ask_for(missing: list[str], result: SecretValues, hint: str = STORE_HINT) -> None:
     if missing and not output.interactive:
         raise InteractiveRequired(
             f"Secret(s) not found: {', '.join(missing)}.",
-            hint=f"Store each with `osmosis secret set {missing[0]}`, or give them for this run "
-            "with --secrets-file FILE.",
+            hint=hint.format(name=missing[0]),
             details={"missing": missing},
         )
     for name in missing:

@@ -7,19 +7,18 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from osmosis.cli.evals.run_view import TERMINAL, part, progress, run_seconds, status_text
+from osmosis.cli.evals.run_view import part, progress, run_seconds, status_text
 from osmosis.cli.output.format import number, percent, seconds
 from osmosis.cli.output.messages import note
 from osmosis.cli.output.mode import output
+from osmosis.client.following import GIVE_UP_S, POLL_S, TERMINAL, follow, status_of
 from osmosis.wire.errors import OsmosisError, Unreachable
 
 if TYPE_CHECKING:
     from osmosis.client.api import Api
 
-POLL_S = 0.5
 LOG_POLL_S = 2.0
 PLAIN_EVERY_S = 10.0
-GIVE_UP_S = 60.0
 MAX_TOLD = 20
 
 Document = dict[str, Any]
@@ -40,24 +39,12 @@ def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
     """
     with _screen() as screen:
         news = _News(api, ref, told)
-        lost_since: float | None = None
-        while True:
-            try:
-                document = api.eval(ref)
-                lost_since = None
-            except Unreachable:
-                lost_since = lost_since or time.monotonic()
-                if time.monotonic() - lost_since > GIVE_UP_S:
-                    raise
-                time.sleep(POLL_S)
-                continue
+        document: Document = {}
+        for document in follow(api, ref, every_s=POLL_S, give_up_s=GIVE_UP_S):
             screen.update(document)
-            ended = part(document, "eval_run").get("status") in TERMINAL
-            for line in news.lines(last=ended):
+            for line in news.lines(last=status_of(document) in TERMINAL):
                 screen.say(line)
-            if ended:
-                return document
-            time.sleep(POLL_S)
+        return document
 
 
 class _News:

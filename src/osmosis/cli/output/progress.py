@@ -11,12 +11,12 @@ SHOWN_FROM_BYTES = 4_000_000
 
 
 @contextlib.contextmanager
-def upload_progress(name: str, total_bytes: int) -> Generator[Callable[[int], None]]:
-    """A callback that takes the bytes sent so far; small files go without a bar."""
+def transfer_progress(name: str, total_bytes: int) -> Generator[Callable[[int], None]]:
+    """A callback that takes the bytes moved so far; small amounts go without a bar."""
     if not output.live or total_bytes < SHOWN_FROM_BYTES:
-        yield lambda sent: None
+        yield lambda moved: None
         return
-    # Only an upload that is watched pays for this import.
+    # Only a transfer that is watched pays for this import.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -30,4 +30,4 @@ def upload_progress(name: str, total_bytes: int) -> Generator[Callable[[int], No
     )
     with bar:
         task = bar.add_task(name, total=total_bytes)
-        yield lambda sent: bar.update(task, completed=sent)
+        yield lambda moved: bar.update(task, completed=moved)

@@ -1,0 +1,62 @@
+"""``osmosis eval retry``: the failed and skipped samples of an ended run once more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from osmosis.cli.evals.secret_values import resolve_for_run
+from osmosis.cli.output import NextStep, Operation
+from osmosis.cli.output.format import plural
+from osmosis.cli.session import session
+from osmosis.wire.errors import OsmosisError, ValidationFailed
+
+
+def retry(name: str, secrets_file: str | None) -> Operation:
+    """Ask the platform; values that only the run knew are given anew."""
+    try:
+        answer = session.api.retry_eval(name)
+    except OsmosisError as error:
+        local = error.details.get("local_run")
+        if isinstance(local, Mapping):
+            raise _runs_elsewhere(name, local) from None
+        needed = error.details.get("run_secret_names")
+        if not isinstance(needed, list) or not needed:
+            raise
+        secrets = resolve_for_run([str(item) for item in needed], secrets_file)
+        answer = session.api.retry_eval(name, secrets)
+    return _operation(answer)
+
+
+def _operation(answer: Mapping[str, Any]) -> Operation:
+    name, samples = str(answer["name"]), answer.get("retryable_samples")
+    steps = [NextStep("Follow it:", f"osmosis eval watch {name}")]
+    if answer.get("platform_url"):
+        steps.append(NextStep("View:", str(answer["platform_url"])))
+    # A run that recorded no sample at all has zero of them, and goes from the start.
+    what = plural(samples, "sample") if samples else "from the start"
+    return Operation(
+        operation="eval.retry",
+        message=f"The run {name} goes on: {what}.",
+        resource={
+            "id": answer["id"],
+            "name": name,
+            "status": answer["status"],
+            "workflow_id": answer.get("workflow_id"),
+            "retryable_samples": samples,
+            "platform_url": answer.get("platform_url"),
+            **session.context,
+        },
+        next_steps=steps,
+    )
+
+
+def _runs_elsewhere(name: str, local: Mapping[str, Any]) -> ValidationFailed:
+    config = local.get("config_path")
+    shown = shlex.quote(str(config)) if config else "CONFIG"
+    run = shlex.quote(str(local.get("eval_run_name") or name))
+    return ValidationFailed(
+        f"The run {name} ran on somebody's machine and was uploaded; it is retried there.",
+        hint=f"Run `osmosis eval run {shown} --name {run} --retry-failed --upload` there.",
+    )
