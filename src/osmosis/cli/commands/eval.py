@@ -10,8 +10,8 @@ import click
 
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
-    LOG_LIMIT,
     FILE,
+    LOG_LIMIT,
     cursor_flag,
     group,
     log_limit_flag,
@@ -31,8 +31,8 @@ from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
     from pathlib import Path
+
 FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
@@ -198,9 +198,6 @@ def logs(name: str | None, limit: int, cursor: str | None, follow: bool) -> List
 
 @app.command()
 @click.argument("name")
-@yes_flag
-@app.command()
-@click.argument("name")
 @click.option(
     "--type",
     "types",
@@ -249,6 +246,9 @@ def retry(name: str, *, yes: bool, secrets_file: str | None, watch: bool) -> Ope
     return _watched(name, operation, ()) if watch else operation
 
 
+@app.command()
+@click.argument("name")
+@yes_flag
 def stop(name: str, yes: bool) -> Operation:
     """Stop a pending or running run. Samples that were graded are kept."""
     confirm(f"Stop the run {name}?", yes=yes, default=True)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from osmosis.cli.evals.secret_values import resolve_for_run
+from osmosis.cli.evals.secret_values import resolve_here
 from osmosis.cli.output import NextStep, Operation
 from osmosis.cli.output.format import plural
 from osmosis.cli.session import session
@@ -24,7 +24,7 @@ def retry(name: str, secrets_file: str | None) -> Operation:
         needed = error.details.get("run_secret_names")
         if not isinstance(needed, list) or not needed:
             raise
-        secrets = resolve_for_run([str(item) for item in needed], secrets_file)
+        secrets = resolve_here([str(item) for item in needed], secrets_file).provided
         answer = session.api.retry_eval(name, secrets)
     return _operation(answer)
 

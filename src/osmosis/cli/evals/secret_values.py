@@ -77,20 +77,6 @@ def resolve_here(names: list[str], secrets_file: str | None) -> SecretValues:
     return result
 
 
-def resolve_for_run(names: list[str], secrets_file: str | None) -> dict[str, str]:
-    """A value for every name, for one run only: from the file, the environment, or a prompt."""
-    from_file = _read(secrets_file)
-    result = SecretValues()
-    missing: list[str] = []
-    for name in names:
-        if value := from_file.get(name) or os.environ.get(name):
-            result.provided[name] = value
-        else:
-            missing.append(name)
-    _ask_for(missing, result)
-    return result.provided
-
-
 def scope_label(scope: str) -> str:
     return SCOPE_LABELS.get(scope, scope.capitalize())
 
