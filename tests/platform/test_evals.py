@@ -130,6 +130,22 @@ async def test_what_is_not_there_is_refused_with_the_reason(
     assert issue["key"] == key and said in issue["message"]
 
 
+async def test_an_endpoint_whose_key_is_not_stored_is_refused_with_the_command(
+    client: httpx.AsyncClient, commit: str
+) -> None:
+    endpoint = {"name": "box", "base_url": "http://127.0.0.1:8000/v1", "api_key_secret": "BOX_KEY"}
+    await client.post("/api/cli/model-endpoints", json=endpoint)
+    body = submission(experiment={"model_path": "box/m"}, advanced={"judge_model": "box/j"})
+    answer = await client.post(RUNS, json=body)
+    assert answer.status_code == 400, answer.text
+    issues = {issue["key"]: issue["message"] for issue in answer.json()["issues"]}
+    assert issues.keys() == {"experiment.model_path", "advanced.judge_model"}
+    assert "osmosis secret set BOX_KEY" in issues["experiment.model_path"]
+    stored = {"name": "BOX_KEY", "value": "v", "scope": "workspace"}
+    assert (await client.post("/api/cli/environment-secrets", json=stored)).is_success
+    assert (await client.post(RUNS, json=body)).status_code == 201
+
+
 @pytest.mark.parametrize(
     ("status", "said"), [("processing", "still processing"), ("error", "osmosis dataset logs")]
 )

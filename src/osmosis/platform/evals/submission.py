@@ -69,11 +69,13 @@ async def check_submission(platform: Platform, scope: Scope, body: Mapping[str, 
         )
         endpoints = await all_endpoints(session, scope.workspace.id)
         scopes, missing = await _secret_scopes(session, scope, config, provided)
+        key_issues = await _endpoint_keys(session, scope, config, provided, endpoints)
         repository = await repository_of(session, scope.workspace.id)
     issues = list(dataset_issues)
     commit, code_issues = await check_code(platform, repository, config)
     issues += code_issues
     issues += await _models(platform, repository, commit, config, endpoints)
+    issues += key_issues
     if missing and issues:
         text = f"not found: {', '.join(missing)}"
         issues.append(Issue(key="secrets.required", message=text))
@@ -181,6 +183,39 @@ async def _secret_scopes(
     return scopes, missing
 
 
+async def _endpoint_keys(
+    session: AsyncSession,
+    scope: Scope,
+    config: EvalConfig,
+    provided: Mapping[str, str],
+    endpoints: Sequence[Endpoint],
+) -> list[Issue]:
+    """Endpoints of this run whose key is named but stored nowhere."""
+    by_name = {endpoint.name: endpoint for endpoint in endpoints}
+    found: list[Issue] = []
+    for key, name in _model_names(config).items():
+        endpoint = by_name.get(name.partition("/")[0])
+        secret = endpoint.api_key_secret if endpoint else None
+        if secret is None or secret in provided:
+            continue
+        user_id = scope.principal.user_id
+        if not await resolve_secrets(session, scope.workspace.id, user_id, [secret]):
+            message = (
+                f"the endpoint '{name.partition('/')[0]}' takes its key from the secret {secret}, "
+                f"which is not stored; store it with `osmosis secret set {secret}`"
+            )
+            found.append(Issue(key=key, message=message))
+    return found
+
+
+def _model_names(config: EvalConfig) -> dict[str, str]:
+    """The models of a config by the key that names them."""
+    names = {"experiment.model_path": config.experiment.model_path}
+    if config.advanced.judge_model:
+        names["advanced.judge_model"] = config.advanced.judge_model
+    return names
+
+
 async def _models(
     platform: Platform,
     repository: Repository,
@@ -189,12 +224,9 @@ async def _models(
     endpoints: Sequence[Endpoint],
 ) -> list[Issue]:
     """Mistakes in the names of the policy and the judge."""
-    names = {"experiment.model_path": config.experiment.model_path}
-    if config.advanced.judge_model:
-        names["advanced.judge_model"] = config.advanced.judge_model
     known = [endpoint.name for endpoint in endpoints]
     found: list[Issue] = []
-    for key, name in names.items():
+    for key, name in _model_names(config).items():
         issue = await check_model(platform, repository, commit, key=key, name=name, endpoints=known)
         if issue is not None:
             found.append(issue)
