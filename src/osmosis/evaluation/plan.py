@@ -19,6 +19,7 @@ class EvaluationPlan:
     ``code_dir`` is the workspace tree at the run's commit. ``work_dir`` is this run's scratch
     directory. ``cache_dir`` keeps built environments and uv's cache of this workspace.
     ``private_dirs`` must be invisible to user code (the platform's data directory).
+    ``rollout_port`` pins the rollout server's port; otherwise a free one is taken.
     """
 
     run_id: str
@@ -40,6 +41,7 @@ class EvaluationPlan:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     endpoints: tuple[ModelEndpoint, ...] = field(default=(), repr=False)
     private_dirs: tuple[Path, ...] = ()
+    rollout_port: int | None = None
 
 
 class RowSource(Protocol):

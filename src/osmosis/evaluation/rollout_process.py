@@ -99,12 +99,13 @@ class RolloutProcess:
         sandbox = choose_sandbox()
         require_network(plan.advanced.network, sandbox)
         redactor = Redactor(plan.secrets.values())
-        for attempt in range(1, START_ATTEMPTS + 1):
+        attempts = 1 if plan.rollout_port else START_ATTEMPTS
+        for attempt in range(1, attempts + 1):
             started = time.monotonic()
             reader = OutputReader(sink, redactor, on_sample_output)
             rollout = await cls._launch(plan, environment, sandbox, reader)
             try:
-                retry = await rollout._wait_until_healthy(last=attempt == START_ATTEMPTS)
+                retry = await rollout._wait_until_healthy(last=attempt == attempts)
             except BaseException:
                 await asyncio.shield(rollout.stop(grace_s=0))
                 raise
@@ -161,7 +162,7 @@ class RolloutProcess:
         artifact_root = plan.work_dir / "rollout_trials"
         for path in (scratch / "home", scratch / "tmp", artifact_root):
             path.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = plan.rollout_port or _free_port()
         instance_id = secrets.token_hex(16)
         certificates = certificate_variables()
         variables = {

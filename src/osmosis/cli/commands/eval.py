@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from osmosis.cli.commands import eval_local
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     FILE,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
+app.add_command(eval_local.run)
 
 latest_argument = click.argument("name", required=False, metavar="[NAME]")
 

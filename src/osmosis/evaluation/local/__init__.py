@@ -1,0 +1,1 @@
+"""Evaluations on this machine without a server: the run directory and the sink that fills it."""
