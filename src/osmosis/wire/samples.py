@@ -31,6 +31,8 @@ class ModelCall(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
     cost_usd: float | None = None
     finish_reason: str | None = None
     error_kind: str | None = None

@@ -18,6 +18,7 @@ ADD = {
         "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
     },
 }
+THOUGHT = {"type": "thinking", "thinking": "a guest", "signature": "sig"}
 
 
 class Anthropic:
@@ -36,6 +37,8 @@ class Anthropic:
             error = {"type": "error", "error": {"type": "some_error", "message": message}}
             return web.json_response(error, status=status)
         content = [{"type": "text", "text": "hello to you"}]
+        if "thinking" in self.bodies[-1]:
+            content.insert(0, THOUGHT)
         if "tools" in self.bodies[-1]:
             content = [{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}}]
         return web.json_response(
@@ -98,6 +101,39 @@ async def test_anthropic_with_an_address_of_ones_own(make_claude, anthropic, nam
     assert (call.prompt_tokens, call.completion_tokens, call.cached_tokens) == (19, 4, 6)
     assert call.finish_reason == "stop"
     assert call.cost_usd is None, "the price at another address is not known"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_of_the_messages_dialect_gets_claudes_own_thoughts(
+    make_claude, anthropic, stream
+):
+    bench = await make_claude()
+    url = f"{bench.session.chat_completions_url}/v1/messages"
+    headers = {"x-api-key": bench.session.api_key}
+    asked = {
+        "max_tokens": 2000,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [
+            *HELLO,
+            {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "hello"}]},
+            *HELLO,
+        ],
+        "stream": stream,
+    }
+    async with bench.http.post(url, json=asked, headers=headers) as response:
+        raw = await response.read()
+    sent = anthropic.bodies[0]
+    assert sent["thinking"] == asked["thinking"]
+    assert THOUGHT in sent["messages"][1]["content"]
+    if stream:
+        assert b'"signature_delta","signature":"sig"' in raw
+        return
+    answer = orjson.loads(raw)
+    assert answer["content"] == [THOUGHT, {"type": "text", "text": "hello to you"}]
+    usage = answer["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (10, 6)
+    (call,) = bench.session.calls
+    assert (call.prompt_tokens, call.cached_tokens, call.cache_write_tokens) == (19, 6, 3)
 
 
 async def test_tools_and_a_streaming_client(make_claude, anthropic):

@@ -3,6 +3,9 @@
     POST /v1/rollouts/{rollout_id}/chat/completions    the policy: the run's model_path
     POST /v1/judges/{rollout_id}/chat/completions      the judge: [advanced] judge_model
 
+The same models answer at …/responses in OpenAI's Responses dialect, and at …/v1/messages (or
+…/messages) in Anthropic's, there with the bearer or as ``x-api-key``.
+
 401 wrong bearer, 404 unknown rollout or path, 410 ended rollout, 400 not an acceptable request;
 errors of the provider as ``exchange.py`` maps them.
 """
@@ -13,6 +16,7 @@ import asyncio
 import hmac
 import re
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +24,10 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from osmosis.evaluation.gateway.dialects.chat_completions import ChatCompletions
+from osmosis.evaluation.gateway.dialects.dialect import Dialect
+from osmosis.evaluation.gateway.dialects.messages import Messages
+from osmosis.evaluation.gateway.dialects.responses import Responses
 from osmosis.evaluation.gateway.exchange import (
     GONE_STATUS,
     GONE_TEXT,
@@ -41,7 +49,15 @@ MAX_REQUEST_BYTES = 64 * 1024 * 1024
 CLOSED_SESSIONS_KEPT = 10_000
 SHUTDOWN_S = 1.0
 CLIENT_KEEPALIVE_S = 120.0
-PATH = re.compile(r"^/v1/(rollouts|judges)/([^/?]+)/chat/completions/?(?:\?.*)?$")
+PATH = re.compile(
+    r"^/v1/(rollouts|judges)/([^/?]+)/(chat/completions|responses|(?:v1/)?messages)/?(?:\?.*)?$"
+)
+DIALECTS: Mapping[str, Callable[[], Dialect]] = {
+    "chat/completions": ChatCompletions,
+    "responses": Responses,
+    "messages": Messages,
+    "v1/messages": Messages,
+}
 
 
 class Gateway:
@@ -114,24 +130,32 @@ class Gateway:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         found = PATH.match(request.raw_path)
         if found is None:
-            return error_response(404, "There is only POST …/chat/completions here.")
+            return error_response(
+                ChatCompletions(),
+                404,
+                "There is only POST …/chat/completions, …/responses and …/v1/messages here.",
+            )
+        dialect = DIALECTS[found[3]]()
         route: Route = "policy" if found[1] == "rollouts" else "judge"
         session = self._sessions.get(found[2])
         bearers = session.bearers if session is not None else self._closed.get(found[2])
         bearer = bearers[route] if bearers is not None else None
         if bearer is None:
-            return error_response(404, _unknown(route, known=bearers is not None))
-        given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(errors="replace"), f"Bearer {bearer}".encode()):
-            return error_response(401, "The bearer is not the one of this rollout execution.")
+            text = _unknown(route, known=bearers is not None)
+            return error_response(dialect, 404, text)
+        given = dialect.credentials(request.headers)
+        if not any(_same(credential, bearer) for credential in given):
+            text = "The bearer is not the one of this rollout execution."
+            return error_response(dialect, 401, text)
         if session is None:
-            return error_response(GONE_STATUS, GONE_TEXT, code="session_closed")
+            return error_response(dialect, GONE_STATUS, GONE_TEXT, code="session_closed")
         if request.method != "POST":
-            return error_response(405, "Only POST is answered here.")
+            return error_response(dialect, 405, "Only POST is answered here.")
         exchange = Exchange(
             session,
             route,
             request,
+            dialect,
             model_path=self._path_of(route),
             model_route=self._model_route,
             advanced=self._plan.advanced,
@@ -208,6 +232,10 @@ def _request(
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop, client_max_size=MAX_REQUEST_BYTES
     )
+
+
+def _same(given: str, bearer: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), bearer.encode())
 
 
 def _unknown(route: Route, *, known: bool) -> str:

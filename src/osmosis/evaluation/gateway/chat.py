@@ -47,31 +47,17 @@ class ChatRequest:
     requested_model: str
     stream: bool
     route: Route
+    thinking: dict[str, Any] | None = None
+    """Claude's own switch, from a client that speaks its dialect; for providers that know it."""
 
     @classmethod
     def parse(cls, raw: bytes, route: Route) -> ChatRequest:
         """Check a request body, or raise :class:`Refused`."""
-        try:
-            body = loads(raw)
-        except ValueError:
-            raise Refused(400, "The request body is not JSON.") from None
-        if not isinstance(body, dict):
-            raise Refused(400, "The request body is not a JSON object.")
-        extra = body.pop("extra_body", None)
-        if isinstance(extra, dict):
-            body.update(extra)
-        for key in body:
-            if (
-                key in CONTROL_FIELDS
-                or key.startswith(CONTROL_PREFIXES)
-                or key.endswith(CONTROL_SUFFIXES)
-            ):
-                raise Refused(
-                    400,
-                    f"The field '{key}' is not accepted: keys, addresses and provider settings "
-                    "come from the run's config. Remove it from the request.",
-                    "field_refused",
-                )
+        return cls.of(read_body(raw), route)
+
+    @classmethod
+    def of(cls, body: dict[str, Any], route: Route) -> ChatRequest:
+        """Check a body that :func:`read_body` has let through, or raise :class:`Refused`."""
         if "n" in body:
             n = body["n"]
             if n is None:
@@ -109,6 +95,32 @@ class ChatRequest:
             body["max_tokens"] = advanced.max_tokens
 
 
+def read_body(raw: bytes) -> dict[str, Any]:
+    """The JSON object of a request, without fields that are the run's to set, or Refused."""
+    try:
+        body = loads(raw)
+    except ValueError:
+        raise Refused(400, "The request body is not JSON.") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "The request body is not a JSON object.")
+    extra = body.pop("extra_body", None)
+    if isinstance(extra, dict):
+        body.update(extra)
+    for key in body:
+        if (
+            key in CONTROL_FIELDS
+            or key.startswith(CONTROL_PREFIXES)
+            or key.endswith(CONTROL_SUFFIXES)
+        ):
+            raise Refused(
+                400,
+                f"The field '{key}' is not accepted: keys, addresses and provider settings "
+                "come from the run's config. Remove it from the request.",
+                "field_refused",
+            )
+    return body
+
+
 def _check_messages(messages: Any) -> None:
     if not isinstance(messages, list) or not messages:
         raise Refused(400, "The field 'messages' must be a list with at least one message.")
@@ -128,6 +140,7 @@ class Usage:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
     reported_cost_usd: float | None = None
 
     @classmethod
@@ -137,6 +150,9 @@ class Usage:
         details = raw.get("prompt_tokens_details")
         if not isinstance(details, dict):
             details = {}
+        spoken = raw.get("completion_tokens_details")
+        if not isinstance(spoken, dict):
+            spoken = {}
         return cls(
             prompt_tokens=_count(raw, "prompt_tokens"),
             completion_tokens=_count(raw, "completion_tokens"),
@@ -149,6 +165,9 @@ class Usage:
                 _count(raw, "cache_creation_input_tokens"),
                 _count(details, "cache_creation_tokens"),
                 _count(details, "cache_write_tokens"),
+            ),
+            reasoning_tokens=_first(
+                _count(spoken, "reasoning_tokens"), _count(raw, "reasoning_tokens")
             ),
             reported_cost_usd=_cost(raw.get("cost")),
         )

@@ -24,8 +24,10 @@ class EventStream:
     """One streamed answer.
 
     The status line is held back until the provider answers, so that an early failure keeps its
-    own status; after ``HEARTBEAT_S`` of silence it is sent anyway, followed by comments.
+    own status; after ``HEARTBEAT_S`` of silence it is sent anyway, followed by ``heartbeat``.
     """
+
+    heartbeat = b": ping\n\n"
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
@@ -99,6 +101,6 @@ class EventStream:
                 await asyncio.sleep(max(0.01, HEARTBEAT_S - idle_s))
                 continue
             try:
-                await self.send(b": ping\n\n")
+                await EventStream.send(self, self.heartbeat)
             except (ClientGone, RuntimeError):
                 return  # the client is gone; the call itself is cancelled by the server

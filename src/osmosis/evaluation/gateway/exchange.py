@@ -12,6 +12,7 @@ from typing import Protocol
 from aiohttp import web
 
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply, Usage
+from osmosis.evaluation.gateway.dialects.dialect import Dialect
 from osmosis.evaluation.gateway.event_stream import ClientGone, EventStream
 from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure
 from osmosis.evaluation.gateway.json_codec import dumps
@@ -52,6 +53,7 @@ class Exchange:
         session: GatewaySession,
         route: Route,
         request: web.BaseRequest,
+        dialect: Dialect,
         *,
         model_path: str,
         model_route: Callable[[Route], Awaitable[ModelRoute]],
@@ -61,6 +63,7 @@ class Exchange:
         self._session = session
         self._route: Route = route
         self._request = request
+        self._dialect = dialect
         self._model_path = model_path
         self._model_route = model_route
         self._advanced = advanced
@@ -99,21 +102,21 @@ class Exchange:
     async def _answer(self) -> web.StreamResponse:
         try:
             raw = await self._request.read()
-            chat = ChatRequest.parse(raw, self._route)
+            chat = self._dialect.read(raw, self._route)
         except Refused as refusal:
             self._note(refusal.status, "bad_request", refusal.message)
-            return error_response(
+            return self._error_response(
                 refusal.status, refusal.message, type="invalid_request_error", code=refusal.code
             )
         except web.HTTPRequestEntityTooLarge:
             self._note(413, "bad_request", "The request body is too large.")
-            return error_response(413, "The request body is too large.")
+            return self._error_response(413, "The request body is too large.")
         try:
             used = self._used = await self._model_route(self._route)
         except RunFailed as failure:
             text = self._redactor.text(failure.body()["message"])
             self._note(502, "internal", text)
-            return error_response(502, text, type=failure.kind)
+            return self._error_response(502, text, type=failure.kind)
         if self._route == "policy":
             chat.apply_defaults(self._advanced)
         reasoning = self._session.reasoning[self._route]
@@ -129,10 +132,10 @@ class Exchange:
         except UpstreamFailure as failure:
             return self._failed(failure)
         self._reply = reply
-        return web.Response(body=dumps(reply.body), headers=JSON_HEADERS)
+        return web.Response(body=self._dialect.answer(reply), headers=JSON_HEADERS)
 
     async def _stream(self, chat: ChatRequest, used: ModelRoute) -> web.StreamResponse:
-        async with EventStream(self._request) as out:
+        async with self._dialect.events(self._request) as out:
             self._out = out
             try:
                 self._reply = await used.limiter.run(
@@ -150,24 +153,34 @@ class Exchange:
     ) -> web.StreamResponse:
         """An error answer, whether or not a stream has begun."""
         if self._out is None or self._out.response is None:
-            return error_response(status, message, code=code)
+            return self._error_response(status, message, code=code)
+        body = self._dialect.error(status, message, type="gateway_error", code=code)
         with suppress(ClientGone):
-            await self._out.send_error(error_body(message, type="gateway_error", code=code))
+            await self._out.send_error(body)
             await self._out.finish()
         return self._out.response
 
     def _failed(self, failure: UpstreamFailure) -> web.Response:
-        body = self._error_body(failure)
-        self._note(failure.client_status, failure.kind, body["detail"])
-        return web.Response(status=failure.client_status, body=dumps(body), headers=FINAL_HEADERS)
+        self._note(failure.client_status, failure.kind, self._redactor.text(failure.message))
+        body = dumps(self._error_body(failure))
+        return web.Response(status=failure.client_status, body=body, headers=FINAL_HEADERS)
 
     def _error_body(self, failure: UpstreamFailure) -> dict[str, object]:
-        text = self._redactor.text(failure.message)
-        return error_body(text, type=failure.type or failure.kind, code=failure.code)
+        return self._dialect.error(
+            failure.client_status,
+            self._redactor.text(failure.message),
+            type=failure.type or failure.kind,
+            code=failure.code,
+        )
 
-    def _note(self, status: int, kind: str, message: object) -> None:
+    def _error_response(
+        self, status: int, message: str, *, type: str = "gateway_error", code: str | None = None
+    ) -> web.Response:
+        return error_response(self._dialect, status, message, type=type, code=code)
+
+    def _note(self, status: int, kind: str, message: str) -> None:
         self._status = status
-        self._error = (kind, str(message))
+        self._error = (kind, message)
 
     def _record(self, started_at: float, latency_s: float) -> ModelCall:
         used, reply = self._used, self._reply
@@ -187,6 +200,8 @@ class Exchange:
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
             cost_usd=_cost_usd(used, reply) if used else None,
             finish_reason=reply.finish_reason if reply else None,
             error_kind=kind,
@@ -194,17 +209,16 @@ class Exchange:
         )
 
 
-def error_body(
-    message: str, *, type: str | None = None, code: str | None = None
-) -> dict[str, object]:
-    """The one shape of an error: OpenAI's, and ``detail`` for older clients."""
-    return {"error": {"message": message, "type": type, "code": code}, "detail": message}
-
-
 def error_response(
-    status: int, message: str, *, type: str | None = "gateway_error", code: str | None = None
+    dialect: Dialect,
+    status: int,
+    message: str,
+    *,
+    type: str = "gateway_error",
+    code: str | None = None,
 ) -> web.Response:
-    body = dumps(error_body(message, type=type, code=code))
+    """An error answer in the client's dialect, final for its library's own retries."""
+    body = dumps(dialect.error(status, message, type=type, code=code))
     return web.Response(status=status, body=body, headers=FINAL_HEADERS)
 
 

@@ -181,6 +181,8 @@ class LiteLLMModel:
             for key, value in chat.body.items()
             if key not in ("model", "stream", "stream_options")
         }
+        if chat.thinking is not None and (self.provider == "anthropic" or "claude" in self.path):
+            body["thinking"] = chat.thinking
         try:
             answer = await litellm.acompletion(
                 model=self.path,
