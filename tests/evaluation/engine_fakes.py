@@ -67,6 +67,7 @@ class MemorySink:
         self.records: list[SampleRecord] = []
         self.stages: list[str] = []
         self.logs: list[tuple[str, str, str]] = []
+        self.details: list[Any] = []
         self.artifacts: dict[tuple[str, str], bytes] = {}
         self.effective_values: dict[str, Any] = {}
         self.flushed = False
@@ -79,6 +80,7 @@ class MemorySink:
 
     def log(self, level: str, step: str, message: str, details: Any = None) -> None:
         self.logs.append((level, step, message))
+        self.details.append(details)
 
     async def record(self, record: SampleRecord) -> None:
         await self.gate.wait()
@@ -129,6 +131,7 @@ class World:
     environment_gate: asyncio.Event | None = None
     start_gate: asyncio.Event | None = None
     artifact_root: Path = Path()
+    model_base_url: str = "http://127.0.0.1/v1"
     dialect_c: bool = False
     c_schema: bool = False
     lives: list[FakeRollout] = field(default_factory=list)
@@ -195,7 +198,12 @@ class FakeGateway:
         return session
 
     def describe(self) -> dict[str, Any]:
-        return {"provider": "fake", "model": "fake-model", "scripted": True}
+        return {
+            "provider": "fake",
+            "model": "fake-model",
+            "base_url": self.world.model_base_url,
+            "scripted": True,
+        }
 
 
 class FakeRollout:
@@ -330,6 +338,8 @@ class FakeRollout:
             place.mkdir(parents=True)
             (place / "note.txt").write_text("kept s3cret-value")
             (place / "link").symlink_to("/etc/passwd")
+            if "named" in argument:
+                (place / argument["named"]).write_text("x")
         sample: dict[str, Any] | None = {
             "messages": [
                 *body["initial_messages"],

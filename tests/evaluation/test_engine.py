@@ -211,6 +211,26 @@ async def test_secrets_are_taken_out_and_links_are_not_followed(world, tmp_path)
     assert sink.said("Some artifacts were left out")
 
 
+async def test_a_secret_in_a_file_name_is_stored_nowhere(world, tmp_path):
+    _, sink = await run(
+        world, tmp_path, rows("artifact named s3cret-value"), secrets={"KEY": "s3cret-value"}
+    )
+    record = sink.records[0]
+    assert record.artifacts == ["note.txt"]
+    assert "s3cret-value" not in record.model_dump_json()
+    assert "s3cret-value" not in repr(sink.details)
+    assert sink.said("Some artifacts were left out")
+
+
+async def test_whatever_the_engine_says_is_redacted(world, tmp_path):
+    world.model_base_url = "http://s3cret-value@127.0.0.1/v1"
+    _, sink = await run(
+        world, tmp_path, rows("reward 1"), secrets={"URL": "s3cret-value", "PIN": "7"}
+    )
+    assert sink.effective_values["model"]["base_url"] == "http://[REDACTED]@127.0.0.1/v1"
+    assert sink.said("PIN") and not sink.said("URL")
+
+
 async def test_a_deadline_is_kept_although_the_rollout_ignores_its_cancellation(
     world, tmp_path, monkeypatch
 ):

@@ -8,6 +8,7 @@ from typing import Any
 from osmosis.evaluation.driver import deadline_s
 from osmosis.evaluation.parts import EnvironmentPart, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.redaction import MIN_SECRET_CHARS, is_too_short
 from osmosis.evaluation.sandbox import choose_sandbox
 
 MANY_SAMPLES = 20
@@ -62,4 +63,17 @@ def warn_about_limits(plan: EvaluationPlan, advertised: int | None, sink: Sink) 
             f"{samples} samples run one after the other because batch_size is 1. Set a higher "
             "[evaluation] batch_size to run several at once.",
             {"batch_size": 1, "samples": samples},
+        )
+
+
+def warn_about_short_secrets(plan: EvaluationPlan, sink: Sink) -> None:
+    """Name the secrets whose values are too short to be taken out of anything."""
+    short = sorted(name for name, value in plan.secrets.items() if is_too_short(value))
+    if short:
+        sink.log(
+            "warning",
+            "limits",
+            f"{', '.join(short)}: a value of fewer than {MIN_SECRET_CHARS} characters cannot be "
+            "told from ordinary text, and is not redacted from what the run prints and returns.",
+            {"secrets": short},
         )

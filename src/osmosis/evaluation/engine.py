@@ -38,12 +38,14 @@ from osmosis.evaluation.effective import (
     effective_values,
     samples_in_flight,
     warn_about_limits,
+    warn_about_short_secrets,
 )
 from osmosis.evaluation.key_watch import KeyWatch
 from osmosis.evaluation.parts import Parts, SessionPart
 from osmosis.evaluation.plan import Done, EvaluationPlan, Outcome, RowSource, Sink
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.recorder import Recorder, TryFacts, now, request_extra_fields
+from osmosis.evaluation.redacting_sink import RedactingSink
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.rollout_host import RolloutHost
 from osmosis.evaluation.rollout_link import CloseReason, RolloutLink
@@ -114,7 +116,6 @@ class Evaluation:
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self._plan = plan
-        self._sink = sink
         self._parts = parts
         self._done = done
         self._on_progress = on_progress
@@ -123,9 +124,10 @@ class Evaluation:
         self._redactor = Redactor(
             [*plan.secrets.values(), *(e.api_key for e in plan.endpoints if e.api_key)]
         )
+        self._sink = RedactingSink(sink, self._redactor)
         self._keys = KeyWatch()
         self._deadline_s = deadline_s(plan.agent_workflow_timeout_s, plan.grader_timeout_s)
-        self._gateway = parts.make_gateway(plan, self._redactor, sink)
+        self._gateway = parts.make_gateway(plan, self._redactor, self._sink)
         self._started = Started()
         self._starting: asyncio.Task[None] | None = None
         self._lanes: list[asyncio.Task[None]] = []
@@ -216,6 +218,7 @@ class Evaluation:
         in_flight = samples_in_flight(plan, advertised)
         await self._sink.effective(effective_values(plan, process, environment, model))
         warn_about_limits(plan, advertised, self._sink)
+        warn_about_short_secrets(plan, self._sink)
         self._recorder = Recorder(
             self._sink,
             self._redactor,

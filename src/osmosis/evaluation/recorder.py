@@ -202,13 +202,19 @@ class Recorder:
                 "warning",
                 "results",
                 "Some artifacts were left out.",
-                {"rollout_id": rollout_id, "reasons": leftover.reasons[:20]},
+                {
+                    "rollout_id": rollout_id,
+                    "reasons": [self._redactor.text(reason) for reason in leftover.reasons[:20]],
+                },
             )
         return sent
 
     def _copy_artifacts(self, rollout_dir: Path, outbox: Path, leftover: Leftover) -> list[str]:
         paths: list[str] = []
         for artifact in iter_artifacts(rollout_dir, leftover):
+            if self._redactor.text(artifact.path) != artifact.path:
+                leftover.reasons.append(f"{artifact.path}: the name holds the value of a secret")
+                continue
             target = outbox / artifact.path
             target.parent.mkdir(parents=True, exist_ok=True)
             # surrogateescape keeps bytes that are no UTF-8 exactly as they are.

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[REDACTED]"
+
+MIN_SECRET_CHARS = 4
+"""A shorter value stands in every other word of ordinary text: it hides nothing, and hiding it
+would tear every text apart. It is left alone, and the run's log says so."""
 
 MIN_LINE_CHARS = 6
 """Lines of a multi-line secret shorter than this say too little to hide on their own."""
@@ -17,8 +23,9 @@ MIN_LINE_CHARS = 6
 class Redactor:
     """Replaces secret values, and the forms they travel in, by ``[REDACTED]``.
 
-    Forms: as given, stripped, each line of a multi-line value, URL-quoted, JSON-escaped, base64
-    at each of the three alignments (so also inside a longer encoded text such as ``user:secret``).
+    Forms: as given, stripped, each line of a multi-line value, URL-quoted, JSON-escaped, HTML-
+    escaped, base64 at each of the three alignments (so also inside a longer encoded text such as
+    ``user:secret``). Values of fewer than ``MIN_SECRET_CHARS`` are not looked for.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -55,8 +62,13 @@ class Redactor:
         return value
 
 
+def is_too_short(value: str) -> bool:
+    """Whether a value cannot be told from ordinary text, and so is not redacted."""
+    return len(value.strip()) < MIN_SECRET_CHARS
+
+
 def _forms(value: str) -> set[str]:
-    if not value.strip():
+    if is_too_short(value):
         return set()
     plain = {value, value.strip()}
     lines = [line.strip() for line in value.splitlines()]
@@ -64,10 +76,19 @@ def _forms(value: str) -> set[str]:
         plain |= {line for line in lines if len(line) >= MIN_LINE_CHARS}
     forms = set(plain)
     for text in plain:
-        forms |= {quote(text, safe=""), quote(text), quote_plus(text)}
+        quoted = {quote(text, safe=""), quote(text), quote_plus(text)}
+        forms |= quoted | {_ESCAPE.sub(_lower, one) for one in quoted}
+        forms |= {html.escape(text), html.escape(text, quote=False)}
         forms |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
         forms |= _base64_forms(text.encode("utf-8", "surrogatepass"))
     return {form for form in forms if form}
+
+
+_ESCAPE = re.compile("%[0-9A-F]{2}")
+
+
+def _lower(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 def _base64_forms(raw: bytes) -> set[str]:
