@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from pydantic import ValidationError
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -29,7 +30,7 @@ from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
 from osmosis.platform.runners.workers import known_worker
-from osmosis.wire.errors import NotFound, OsmosisError, RunFailed
+from osmosis.wire.errors import NotFound, OsmosisError, RunFailed, ValidationFailed
 from osmosis.wire.runner import (
     LEASE_HEADER,
     Claim,
@@ -43,6 +44,7 @@ from osmosis.wire.runner import (
 )
 
 RECORDS_BYTES = 512 * 1024 * 1024
+LOGS_BYTES = 64 * 1024 * 1024
 NDJSON = "application/x-ndjson"
 
 log = logging.getLogger("osmosis.platform")
@@ -145,22 +147,21 @@ async def records(
     runs: CurrentRuns,
     x_osmosis_lease: Lease = None,
 ) -> Response:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > RECORDS_BYTES:
-            raise BatchTooLarge(
-                f"The batch is larger than {RECORDS_BYTES // 2**20} MiB; send fewer records."
-            )
-    ack = await take_records(platform, runs.writers, run_id, x_osmosis_lease, bytes(body))
+    body = await _batch(request, RECORDS_BYTES)
+    ack = await take_records(platform, runs.writers, run_id, x_osmosis_lease, body)
     return Response(ack.model_dump_json(), media_type="application/json")
 
 
 @router.post("/runs/{run_id}/logs")
 async def logs(
-    run_id: str, body: LogBatch, runs: CurrentRuns, x_osmosis_lease: Lease = None
+    run_id: str, request: Request, runs: CurrentRuns, x_osmosis_lease: Lease = None
 ) -> dict[str, str]:
-    await runs.logs.add(run_id, x_osmosis_lease, body)
+    try:
+        batch = LogBatch.model_validate_json(await _batch(request, LOGS_BYTES))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ValidationFailed(f"The batch is not a list of log lines: {first['msg']}.") from None
+    await runs.logs.add(run_id, x_osmosis_lease, batch)
     return {}
 
 
@@ -192,6 +193,18 @@ async def finish(
         platform, run_id, x_osmosis_lease, body, writers=runs.writers, numbers=runs.numbers
     )
     return {}
+
+
+async def _batch(request: Request, most_bytes: int) -> bytes:
+    """The body, read only now that the worker is known."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise BatchTooLarge(
+                f"The batch is larger than {most_bytes // 2**20} MiB; send a smaller one."
+            )
+    return bytes(body)
 
 
 async def _claimed(platform: Platform, runs: RunState, run: Run) -> Claim | None:

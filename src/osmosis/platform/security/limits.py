@@ -1,9 +1,12 @@
 """A bound on the body of ordinary API calls, before anything reads it into memory.
 
-Uploads, git and the runner API stream their bodies and bound them on their own.
+Uploads, git and the bulk calls of the runner API read their bodies themselves, once they know who
+calls, and bound them on their own. Everything else is read before anybody is asked for a token.
 """
 
 from __future__ import annotations
+
+import re
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,7 +15,7 @@ from osmosis.platform.errors import respond
 from osmosis.platform.settings import Settings
 from osmosis.wire.errors import OsmosisError
 
-STREAMED_PREFIXES = ("/git/", "/api/runner/", "/api/uploads/")
+STREAMED = re.compile(r"/(git|api/uploads)/|/api/runner/runs/[^/]+/(records|logs|artifacts/)")
 
 
 class BodyTooLarge(OsmosisError):
@@ -25,7 +28,7 @@ class LimitBodies:
         self.limit_bytes = settings.body_limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(STREAMED_PREFIXES):
+        if scope["type"] != "http" or STREAMED.match(scope["path"]):
             await self.app(scope, receive, send)
             return
         declared = Request(scope).headers.get("content-length", "")
