@@ -91,6 +91,11 @@ def test_what_will_not_run_is_told(near: Osmosis, ready: Path):
     assert f"your HEAD is {git(ready, 'rev-parse', 'HEAD')[:7]}" in done.err
 
 
+def test_the_submitted_config_counts_as_no_change_since_it_is_sent(near: Osmosis, ready: Path):
+    (ready / CONFIG).write_text((ready / CONFIG).read_text() + "# changed\n")
+    assert "not committed" not in near("eval", "submit", CONFIG).err
+
+
 @pytest.mark.usefixtures("ready")
 def test_a_missing_secret_is_named_with_both_remedies(near: Osmosis):
     error = near("--json", "eval", "submit", "configs/eval/multiply.toml", "--yes").error

@@ -137,9 +137,15 @@ def workspace_identity(root: Path) -> tuple[str, str | None]:
     return identity_of(origin), origin
 
 
-def repository_state(root: Path) -> RepositoryState:
-    """Branch, head, uncommitted files and unpushed commits, by one git command."""
-    result = run_git(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal")
+def repository_state(root: Path, *, besides: str | None = None) -> RepositoryState:
+    """Branch, head, uncommitted files and unpushed commits, by one git command.
+
+    ``besides`` is a path that does not count as changed: a config is sent as it lies on disk.
+    """
+    command = ["status", "--porcelain=v2", "--branch", "--untracked-files=normal"]
+    if besides:
+        command += ["--", ".", f":(exclude,literal){besides}"]
+    result = run_git(root, *command)
     head = branch = upstream = None
     ahead: int | None = None
     changed = 0

@@ -41,7 +41,7 @@ def prepare(root: Path, given: str, overrides: Mapping[str, Any]) -> Prepared:
     except ValidationFailed as failed:
         failed.hint = failed.hint or "Every key is explained in configs/AGENTS.md."
         raise
-    prepared = Prepared(config, shown, repository_state(root))
+    prepared = Prepared(config, shown, repository_state(root, besides=shown))
     if not _is_another_revision(prepared):
         _check_import(root, prepared)
     prepared.warnings += git_warnings(prepared.state, config)
