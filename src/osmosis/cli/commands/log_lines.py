@@ -14,7 +14,7 @@ COLUMNS = (
     Column("Time", lambda e: moment(e.get("timestamp")), kind="time"),
     Column("Level", lambda e: text(e.get("level"))),
     Column("Step", lambda e: text(e.get("step"))),
-    Column("Message", lambda e: text(e.get("message"))),
+    Column("Message", lambda e: text(e.get("message")), kind="long"),
 )
 
 

@@ -17,13 +17,13 @@ class Column:
     """One column of a list for people: its header and how an item fills it.
 
     ``kind`` chooses a style: ``name`` stands out, ``status`` is coloured by its
-    meaning; these and ``time`` are never broken over lines.
+    meaning; these and ``time`` are never cut. ``long`` text goes over several lines.
     """
 
     header: str
     cell: Callable[[Item], str]
     justify: Justify = "left"
-    kind: Literal["", "name", "status", "time", "dim"] = ""
+    kind: Literal["", "name", "status", "time", "dim", "long"] = ""
 
 
 @dataclass(frozen=True)

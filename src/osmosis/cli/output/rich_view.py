@@ -12,8 +12,9 @@ from rich.text import Text
 
 from osmosis.cli.output.format import printable
 from osmosis.cli.output.mode import width
-from osmosis.cli.output.results import Column, Detail, Item, Listing, NextStep, Operation, Result
+from osmosis.cli.output.results import Detail, Listing, NextStep, Operation, Result
 from osmosis.cli.output.styles import status_style
+from osmosis.cli.output.table import fitted_table, note_on
 
 
 def console() -> Console:
@@ -56,17 +57,10 @@ def _listing(screen: Console, result: Listing) -> None:
         screen.print(Text(result.empty))
         _steps(screen, result.hints)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in result.columns:
-        table.add_column(
-            column.header,
-            justify=column.justify,
-            overflow="fold",
-            no_wrap=column.kind in ("name", "status", "time"),
-        )
-    for item in result.shown:
-        table.add_row(*(_cell(column, item) for column in result.columns))
+    table, left_out = fitted_table(result, screen.width, shorten=screen.is_terminal)
     screen.print(table)
+    if left_out:
+        screen.print(Text(note_on(left_out), style="dim"))
     if result.has_more and result.total_count > len(result.shown):
         shown = f"{len(result.shown)} of {result.total_count} shown; --all shows the rest."
         screen.print(Text(shown, style="dim"))
@@ -106,13 +100,6 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> Padding:
         style = status_style(value) if label == "Status" else ""
         table.add_row(label, Text(printable(value), style=style))
     return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def _cell(column: Column, item: Item) -> Text:
-    value = printable(column.cell(item))
-    if column.kind == "status":
-        return Text(value, style=status_style(value))
-    return Text(value, style={"name": "bold", "dim": "dim"}.get(column.kind, ""))
 
 
 def _steps(screen: Console, steps: Sequence[NextStep]) -> None:
