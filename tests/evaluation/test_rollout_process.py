@@ -178,6 +178,23 @@ async def test_it_cannot_read_the_platform_nor_its_processes(running, sandbox, m
     assert [item for item in found if item and not item.startswith(known)] == []
 
 
+LIMITS = """
+import resource
+def limits():
+    return {
+        "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
+        "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
+        "oom": int(open("/proc/self/oom_score_adj").read()),
+    }
+serve(limits=limits)
+"""
+
+
+async def test_it_leaves_no_core_file_and_is_the_first_to_go_when_memory_runs_out(running):
+    await running.start(LIMITS)
+    assert await running.ask("limits") == {"core": 0, "processes": 16_384, "oom": 800}
+
+
 async def test_output_goes_to_its_sample_or_to_the_log_without_secrets(running):
     code = """
 print("process", os.environ["KEY"], flush=True)

@@ -12,6 +12,21 @@ from osmosis.evaluation.sandbox import Network, Sandbox
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+OOM_SCORE = 800
+"""When memory runs out the kernel takes user code first, not the server or a shard."""
+
+MOST_PROCESSES = 16_384
+"""Processes and threads of the user's account that user code may bring about. The kernel counts
+them per namespace (Linux 5.14), and does not hold the superuser to it."""
+
+_LIMITS = f"""
+ulimit -c 0
+{{ ulimit -u {MOST_PROCESSES} || ulimit -p {MOST_PROCESSES}; }} 2>/dev/null
+echo {OOM_SCORE} 2>/dev/null > /proc/self/oom_score_adj
+exec "$@"
+"""
+"""No core files either: they would hold the run's secrets."""
+
 
 async def spawn(
     sandbox: Sandbox,
@@ -33,7 +48,7 @@ async def spawn(
     """
     if sandbox.name == "none":
         return await asyncio.create_subprocess_exec(
-            *die_with_parent(list(argv)),
+            *die_with_parent(limited(argv)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -54,6 +69,7 @@ async def spawn(
         )
         if sandbox.name == "unshare":  # bwrap sees to it by itself
             command = die_with_parent(command)
+        command = limited(command)
         return await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -66,3 +82,8 @@ async def spawn(
         )
     finally:
         os.close(descriptor)
+
+
+def limited(argv: Sequence[str]) -> list[str]:
+    """``argv`` under the limits that all user code has, whatever fence stands around it."""
+    return ["/bin/sh", "-c", _LIMITS, "sh", *argv]
