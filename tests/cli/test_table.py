@@ -45,11 +45,13 @@ def test_a_run_stays_one_line_with_its_whole_name_at_any_width(width: int) -> No
     assert len(lines) == 2
     assert NAME in lines[1] and "finished" in lines[1]
     assert max(map(len, lines)) <= width
+    whole = ("Reward", "Submitted")
+    assert all(RUN[header] in lines[1] for header in whole if header in lines[0])
 
 
 def test_an_ordinary_terminal_shows_whose_model_it_is_and_names_what_it_leaves_out() -> None:
     lines, left_out = drawn(runs(), 80)
-    assert "scripted/" in lines[1] and "0.93" in lines[1]
+    assert "scripted/" in lines[1] and "…" in lines[1] and lines[1].endswith("2026-11-29 18:30")
     assert left_out == ["Submitted by"]
 
 

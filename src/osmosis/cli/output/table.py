@@ -37,14 +37,19 @@ def fitted_table(listing: Listing, width: int, *, shorten: bool = True) -> tuple
             break
         columns.remove(goes)
         left_out.insert(0, goes.header)
+    room = width - sum(natural[id(c)] + GAP for c in columns) + GAP
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for column in columns:
+        wide = natural[id(column)]
+        if shorten and room < 0:
+            wide = max(wide + room, _least(column, wide))
+            room += natural[id(column)] - wide
         table.add_column(
             column.header,
             justify=column.justify,
             overflow="ellipsis" if shorten and column.kind != "long" else "fold",
             no_wrap=column.kind in WHOLE_KINDS or (shorten and column.kind != "long"),
-            min_width=_least(column, natural[id(column)]),
+            width=wide if shorten else None,
         )
     for row in zip(*(cells[id(column)] for column in columns), strict=True):
         table.add_row(*(_styled(c, text) for c, text in zip(columns, row, strict=True)))
