@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from osmosis.rollout.errors import ModelCallError
     from osmosis.rollout.grader import Grader
+    from osmosis.rollout.links import ModelSettings, judge_settings, model_settings
     from osmosis.rollout.model import call_judge, call_model
     from osmosis.rollout.types import (
         AgentWorkflowConfig,
@@ -58,6 +59,7 @@ __all__ = [
     "LocalBackend",
     "MessageDict",
     "ModelCallError",
+    "ModelSettings",
     "RolloutContext",
     "RolloutErrorCategory",
     "RolloutInitRequest",
@@ -69,6 +71,8 @@ __all__ = [
     "call_judge",
     "call_model",
     "get_rollout_context",
+    "judge_settings",
+    "model_settings",
 ]
 
 # pydantic and asyncio cost 200 ms to import, so each name is loaded when it is first used.
@@ -85,6 +89,7 @@ _HOMES = {
     ),
     "errors": ("ModelCallError",),
     "grader": ("Grader",),
+    "links": ("ModelSettings", "judge_settings", "model_settings"),
     "model": ("call_judge", "call_model"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -10,15 +10,10 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import orjson
 
-from osmosis.rollout.context import (
-    ModelLink,
-    get_rollout_context,
-    grading,
-    judge_link,
-)
+from osmosis.rollout.context import ModelLink
 from osmosis.rollout.errors import MESSAGE_MAX_CHARS, ModelCallError
+from osmosis.rollout.links import PLACEHOLDER_MODEL, active_judge_link, active_link
 
-PLACEHOLDER_MODEL = "osmosis-rollout"
 CONNECT_TIMEOUT_S = 30.0
 
 # One pool per event loop: opening a client for each row costs far more than the call itself.
@@ -34,30 +29,15 @@ async def call_model(
     some. Further parameters (``temperature``, ``max_tokens``, ``response_format``, …) go along
     unchanged. There is no time limit but the rollout's own. Raises :class:`ModelCallError`.
     """
-    context = get_rollout_context()
-    if context is None:
-        raise RuntimeError(
-            "call_model() works only while AgentWorkflow.run() is active"
-            + ("; a grader asks its judge with call_judge()" if grading.get() else "")
-        )
-    if not context.chat_completions_url:
-        raise RuntimeError("the active rollout context names no chat_completions_url")
+    link = active_link("call_model")
     if tools is not None:
         params["tools"] = tools
-    link = ModelLink(context.chat_completions_url, context.api_key)
     return await _call(link, "call_model", messages, params)
 
 
 async def call_judge(messages: list[dict[str, Any]], **params: Any) -> dict[str, Any]:
     """As :func:`call_model`, inside ``Grader.grade``, to the run's judge model."""
-    if not grading.get():
-        raise RuntimeError("call_judge() works only while Grader.grade() is active")
-    link = judge_link.get()
-    if link is None:
-        raise RuntimeError(
-            "this run has no judge model; set judge_model under [advanced] in the config, "
-            'for example judge_model = "openai/gpt-5-mini"'
-        )
+    link = active_judge_link("call_judge")
     return await _call(link, "call_judge", messages, params)
 
 

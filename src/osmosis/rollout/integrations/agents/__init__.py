@@ -1,0 +1,1 @@
+"""One package per agent framework, under the vendor's module names."""
