@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,7 +52,7 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def tls_proxy(port: int, upstream_port: int, chain: Path, key: Path) -> Iterator[None]:
+def tls_proxy(port: int, upstream_port: int, chain: Path, key: Path) -> Generator[None]:
     """Listen with TLS and hand every byte on; the Host header stays as it is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
