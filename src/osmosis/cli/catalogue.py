@@ -58,6 +58,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
                 "stop",
                 "delete",
                 "run",
+                "upload",
             ),
         ),
         Entry("rollout", "rollout", "Make rollouts and list the synced ones.", ("init", "list")),

@@ -17,6 +17,7 @@ from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
 from osmosis.platform.evals import routes as evals
 from osmosis.platform.githost import routes as githost
 from osmosis.platform.gitsync import routes as gitsync
+from osmosis.platform.imports import routes as imports
 from osmosis.platform.models import routes as models
 from osmosis.platform.platform import Platform
 from osmosis.platform.rollouts import routes as rollouts
@@ -38,6 +39,7 @@ ROOMS = (
     gitsync,
     rollouts,
     evals,
+    imports,
     runners,
     web,
 )

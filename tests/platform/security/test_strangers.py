@@ -25,6 +25,7 @@ from osmosis.platform.platform import Platform
 from osmosis.platform.security.sessions import create_login_code
 from osmosis.platform.settings import Settings
 from tests.platform.conftest import BASE_URL, Account
+from tests.platform.local_runs import declared, local_run
 from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
 
 MARK = "victims-own"
@@ -47,6 +48,9 @@ BODIES: dict[str, Any] = {
     "/api/cli/eval-runs": submission(limit=2, experiment={"dataset": f"{MARK}-rows"}),
     "/api/cli/eval-runs/plan": submission(limit=2, experiment={"dataset": f"{MARK}-rows"}),
     "/api/cli/eval-runs/{ref}/samples/download-urls": {"items": [{"path": "metrics.json"}]},
+    "/api/cli/eval-runs/imports": declared(local_run()),
+    "/api/cli/eval-runs/imports/{session_id}/uploads": {"paths": ["index.jsonl"]},
+    "/api/cli/eval-runs/imports/{session_id}/uploads/complete": {"path": "index.jsonl"},
     "/api/runner/claim": {"worker_id": "w", "wait_s": 0},
     "/api/runner/runs/{run_id}/heartbeat": {"stage": "running"},
     "/api/runner/runs/{run_id}/logs": {"entries": []},
@@ -103,6 +107,8 @@ async def world(
     async with platform.db.read() as session:
         mine = select(Token.id).where(Token.user_id == account.user_id, Token.name == "test")
         token = (await session.execute(mine)).scalar_one()
+    started = await client.post("/api/cli/eval-runs/imports", json=declared(local_run()))
+    assert started.is_success, started.text
     name, run_id = worker.spec["name"], worker.spec["run_id"]
     paths = {
         "token_id": token,
@@ -113,6 +119,7 @@ async def world(
         "file_name": f"{MARK}-rows.jsonl",
         "number": "1",
         "run_id": run_id,
+        "session_id": started.json()["session_id"],
         "rollout_id": sent["rollout_id"],
         "path": "a.txt",
         "row": "0",

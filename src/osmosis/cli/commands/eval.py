@@ -38,6 +38,7 @@ FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
 app.add_command(eval_local.run)
+app.add_command(eval_local.upload)
 
 latest_argument = click.argument("name", required=False, metavar="[NAME]")
 

@@ -1,4 +1,4 @@
-"""``osmosis eval run``: evaluations on this machine."""
+"""``osmosis eval run`` and ``osmosis eval upload``: evaluations on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from osmosis.cli.commands.options import yes_flag
-from osmosis.cli.output import Operation
+from osmosis.cli.output import NextStep, Operation
+from osmosis.cli.output.messages import note
+from osmosis.cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +53,10 @@ DIRECTORY = click.Path(path_type=Path)
     help="The port of the rollout server (else a free one).",
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="Show the run's log while it runs.")
-def run(config: str, *, yes: bool, endpoints: Sequence[str], **options: Any) -> Operation | int:
+@click.option("--upload", "then_upload", is_flag=True, help="Import the complete run afterwards.")
+def run(
+    config: str, *, yes: bool, then_upload: bool, endpoints: Sequence[str], **options: Any
+) -> Operation | int:
     """Run an evaluation on this machine, without a server.
 
     Each result is on disk before the next sample takes its place, so a run that was interrupted
@@ -60,4 +65,45 @@ def run(config: str, *, yes: bool, endpoints: Sequence[str], **options: Any) -> 
     # The engine is heavy; only this command loads it.
     from osmosis.cli.evals import local_run
 
-    return local_run.run(config, yes=yes, endpoints=endpoints, **options)
+    done = local_run.run(config, yes=yes, endpoints=endpoints, **options)
+    if isinstance(done, int) or not then_upload:
+        return done
+    if done.exit_code:
+        note("The run is incomplete, so it is not uploaded.")
+        return done
+    imported = _upload(Path(str((done.resource or {})["path"])), replace=False)
+    done.resource = {**(done.resource or {}), "import": imported}
+    done.next_steps = _steps(imported)
+    return done
+
+
+@click.command("upload")
+@click.argument("run_dir", metavar="RUN_DIR", type=DIRECTORY)
+@click.option("--replace", is_flag=True, help="Replace what was imported from this run before.")
+def upload(run_dir: Path, *, replace: bool) -> Operation:
+    """Import a finished local run, by its directory or name, into the platform.
+
+    The samples, their trajectories and artifacts and the log are sent; the platform computes the
+    metrics itself. What was interrupted goes on with the same command.
+    """
+    imported = _upload(run_dir, replace=replace)
+    return Operation(
+        operation="eval.upload",
+        message=f"The local run is imported as {imported['eval_run_name']}.",
+        resource={**imported, **session.context},
+        next_steps=_steps(imported),
+    )
+
+
+def _upload(run_dir: Path, *, replace: bool) -> dict[str, Any]:
+    # Only an import reads run directories.
+    from osmosis.cli.evals import local_upload
+
+    return local_upload.upload(run_dir, replace=replace)
+
+
+def _steps(imported: dict[str, Any]) -> tuple[NextStep, ...]:
+    return (
+        NextStep("View:", str(imported["platform_url"])),
+        NextStep("Show it here:", f"osmosis eval info {imported['eval_run_name']}"),
+    )

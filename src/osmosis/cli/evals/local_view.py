@@ -92,7 +92,10 @@ def _message(ended: Ended, name: str) -> str:
 def _steps(run: LocalRun, *, complete: bool) -> tuple[NextStep, ...]:
     path = run.directory.path
     if complete:
-        return (NextStep("Files:", str(path)),)
+        return (
+            NextStep("Files:", str(path)),
+            NextStep("Import it into the platform:", f"osmosis eval upload {path}"),
+        )
     config = run.provenance.get("config_path", "CONFIG")
     return (
         NextStep("Log:", str(run.directory.logs)),

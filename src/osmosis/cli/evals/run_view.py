@@ -166,6 +166,8 @@ def _facts(document: Document) -> Rows:
         rows.append(("Error", message))
     if hint:
         rows.append(("Remedy", hint))
+    if run.get("origin") == "local":
+        rows.append(("Origin", "a local run, imported"))
     if run.get("stop_reason"):
         rows.append(("Stopped because", text(run["stop_reason"])))
     model = text(part(document, "config").get("model_path"))
@@ -274,6 +276,8 @@ def _selection_text(selection: Document) -> str:
         return f"all {count(total)}"
     if selection.get("kind") == "first":
         return f"the first {count(selected)} of {count(total)}"
+    if selection.get("kind") == "chosen":
+        return f"{count(selected)} chosen ones of {count(total)}"
     seed = selection.get("seed")
     drawn = f", seed {seed}" if seed is not None else ""
     return f"{count(selected)} of {count(total)} at random{drawn}"

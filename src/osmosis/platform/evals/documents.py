@@ -186,6 +186,7 @@ def _identity(run: Run, creator: User | None, platform_url: str) -> dict[str, An
         "creator_email": creator.email if creator else None,
         "platform_url": platform_url,
         "stage": run.stage,
+        **({"origin": run.effective["origin"]} if "origin" in run.effective else {}),
     }
 
 

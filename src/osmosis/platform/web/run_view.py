@@ -43,8 +43,8 @@ EFFECTIVE_LABELS = {
     "judge": "Judge",
     "sample_deadline_s": "sample deadline s",
 }
-# The settings and the advanced section are shown as they were submitted.
-REPEATED = ("advanced",)
+# The settings and the advanced section are shown as they were submitted, the origin as a tag.
+REPEATED = ("advanced", "origin")
 SCOPE_LABELS = {
     "workspace": "workspace",
     "user": "personal",
