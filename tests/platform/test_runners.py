@@ -8,6 +8,7 @@ import json
 import os
 import platform as machine
 import tarfile
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +16,12 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import func, select, update
+from fastapi import FastAPI
+from sqlalchemy import Connection, func, select, update
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
+from osmosis.platform.evals.places import run_dir, segments_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners import reaper
 from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS, claim_next
@@ -460,6 +463,102 @@ async def test_nothing_is_acknowledged_that_is_not_on_disk(
     answer = await worker.send(record(0))
     assert answer.status_code == 507 and "No space" in answer.json()["error"]
     assert (await run_of(platform, name)).sample_count == 0
+
+
+async def test_a_batch_that_the_disk_took_half_of_leaves_nothing_and_the_next_one_fits(
+    submit: Submit,
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await worker.send(record(0))
+
+    def half(self: SegmentWriter, file: int, data: bytes) -> None:
+        os.write(file, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentWriter, "_write", half)
+        assert (await worker.send(record(1))).status_code == 507
+    assert (await worker.send(record(1), record(2), record(3))).json()["accepted"] == 3
+    assert (await worker.finish()).status_code == 200
+    for row in range(4):
+        sample = await client.get(f"/api/cli/eval-runs/{name}/samples/{row}/0")
+        assert sample.json()["steps"][0]["message"] == f"row-{row}."
+
+
+async def test_a_database_that_cannot_grow_refuses_and_goes_on_when_it_can(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit(limit=40)
+    worker = await claimed(worker_client)
+    batch = [record(row, error_message="x" * 30_000) for row in range(40)]
+
+    def grow_to(pages: int) -> Callable[[Connection], None]:
+        def set_limit(connection: Connection) -> None:
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+        return set_limit
+
+    await platform.db.transact(grow_to(1))
+    refused = await worker.send(*batch)
+    assert refused.status_code >= 500
+    assert (await run_of(platform, name)).sample_count == 0
+    await platform.db.transact(grow_to(2**30))
+    assert (await worker.send(*batch)).json()["accepted"] == 40
+    assert (await run_of(platform, name)).sample_count == 40
+
+
+async def test_what_a_kill_tore_off_a_segment_harms_no_sample(
+    submit: Submit,
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    platform_app: FastAPI,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    await worker.send(record(0))
+    run = await run_of(platform, name)
+    # As after a new start: no writer is open, and the file ends in half an entry.
+    platform_app.state.runs.writers.close_all()
+    (segment,) = segments_dir(platform.settings, run.id).glob("*.seg")
+    with segment.open("ab") as file:
+        file.write(b"OSM1\x00\x00")
+    await worker.send(record(1))
+    for row in range(2):
+        sample = await client.get(f"/api/cli/eval-runs/{name}/samples/{row}/0")
+        assert sample.json()["steps"][0]["message"] == f"row-{row}."
+
+
+async def test_records_that_arrive_while_their_run_is_deleted_leave_nothing(
+    submit: Submit, client: httpx.AsyncClient, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit(limit=40)
+    worker = await claimed(worker_client)
+    run = await run_of(platform, name)
+    sending = [worker.send(record(row)) for row in range(40)]
+
+    async def delete() -> int:
+        await client.post(f"/api/cli/eval-runs/{name}/stop")
+        await worker.finish("stopped")
+        return (await client.delete(f"/api/cli/eval-runs/{name}")).status_code
+
+    answers = await asyncio.gather(delete(), *sending)
+    assert answers[0] == 200
+    assert {answer.status_code for answer in answers[1:]} <= {200, 409}
+    deadline = time.monotonic() + 10
+    while run_dir(platform.settings, run.id).exists():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    assert (await worker.send(record(0))).status_code == 409
+    assert not run_dir(platform.settings, run.id).exists()
+    async with platform.db.read() as session:
+        left = select(func.count()).select_from(Sample).where(Sample.run_id == run.id)
+        assert (await session.execute(left)).scalar_one() == 0
 
 
 async def test_a_person_cannot_act_as_a_worker_nor_a_worker_as_a_person(
