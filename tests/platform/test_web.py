@@ -209,6 +209,22 @@ async def test_a_long_conversation_pages_by_step(
     assert "said-119." in last and "Later steps" not in last
 
 
+async def test_a_ground_truth_too_long_for_its_tile_can_be_read_whole(
+    page_client: httpx.AsyncClient, worker: Worker
+) -> None:
+    whole, short = record(0), record(1)
+    whole["trajectory"]["extra"]["osmosis"]["label"] = "four score and seven " * 5 + "years"
+    await worker.send(whole, short)
+    assert "seven years" in (await page_client.get(address(worker, "/samples/0/0"))).text
+    assert "whole-truth" not in (await page_client.get(address(worker, "/samples/1/0"))).text
+
+
+async def test_the_log_of_a_run_opens_at_its_newest_line(
+    page_client: httpx.AsyncClient, worker: Worker
+) -> None:
+    assert 'class="log-box"' in (await page_client.get(address(worker))).text
+
+
 async def test_trajectory_and_artifacts_download_from_the_page(
     page_client: httpx.AsyncClient, anonymous: httpx.AsyncClient, worker: Worker
 ) -> None:

@@ -9,13 +9,14 @@ if (root) {
     const region = document.getElementById(id);
     if (!region) return;
     const open = [...region.querySelectorAll("details")].map((details) => details.open);
-    const log = region.querySelector(".log");
-    const atEnd = !log || log.scrollHeight - log.scrollTop - log.clientHeight < 24;
-    const top = log ? log.scrollTop : 0;
+    // A log's box counts from its end: 0 is the newest line, further up is negative.
+    const log = region.querySelector(".log-box");
+    const fromEnd = log ? log.scrollTop : 0;
+    const height = log ? log.scrollHeight : 0;
     region.innerHTML = html;
     region.querySelectorAll("details").forEach((details, index) => { details.open = open[index] ?? false; });
-    const fresh = region.querySelector(".log");
-    if (fresh) fresh.scrollTop = atEnd ? fresh.scrollHeight : top;
+    const fresh = region.querySelector(".log-box");
+    if (fresh && fromEnd < -24) fresh.scrollTop = fromEnd - (fresh.scrollHeight - height);
   });
 
   // The run has ended: the whole page has its final form on the server.
