@@ -15,7 +15,9 @@ from osmosis.platform.db.models import Dataset, Run
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.records import COUNTERS
 from tests.platform.conftest import Account
+from tests.platform.local_runs import local_run
 from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.test_imports import Importer
 
 RUNS = "/api/cli/eval-runs"
 
@@ -140,3 +142,25 @@ async def test_a_run_whose_rows_are_gone_is_not_retried(
     dataset_path(platform.settings, dataset).unlink()
     refused = await client.post(f"{RUNS}/{name}/retry", json={})
     assert refused.status_code == 409 and refused.json()["code"] == "DATASET_GONE"
+
+
+async def test_an_imported_run_is_retried_where_it_ran(
+    client: httpx.AsyncClient, account: Account
+) -> None:
+    provenance = {"config_path": "configs/eval/sums.toml"}
+    made = await Importer(client, account).whole(local_run(), provenance=provenance)
+    refused = await client.post(f"{RUNS}/{made['eval_run_name']}/retry", json={})
+    assert refused.status_code == 400
+    assert refused.json()["local_run"] == {"eval_run_name": "calm-otter-1", **provenance}
+
+
+async def test_the_page_of_a_reopened_run_shows_what_is_kept(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, page_client: httpx.AsyncClient
+) -> None:
+    name = await submitted(client, limit=2)
+    worker = await claimed(worker_client)
+    await worker.send(record(0))
+    await worker.finish("stopped")
+    await retried(client, name)
+    page = await page_client.get(f"/agents/runs/{name}")
+    assert page.status_code == 200 and "pending" in page.text and "had the run retried" in page.text

@@ -50,6 +50,7 @@ async def retry_run(
     async with platform.db.read() as session:
         run, _ = await find_run(session, scope.workspace.id, ref)
         _require_ended(run)
+        _refuse_imported(run)
         graded = await _graded(session, run)
         if graded == run.selected_rows * run.n:
             raise Conflict(
@@ -135,6 +136,21 @@ def _require_ended(run: Run) -> None:
             platform_code="RUN_ACTIVE",
             details={"status": run.status},
         )
+
+
+def _refuse_imported(run: Run) -> None:
+    """A run of another machine has no code and no rows here; clients tell how to retry it."""
+    imported: dict[str, Any] | None = run.effective.get("import")
+    if imported is None:
+        return
+    local = {"eval_run_name": imported.get("local_name", run.name)}
+    if config_path := imported.get("config_path"):
+        local["config_path"] = config_path
+    raise ValidationFailed(
+        f"The run '{run.name}' was evaluated on another machine and imported; it is retried there.",
+        platform_code="LOCAL_RUN",
+        details={"local_run": local},
+    )
 
 
 async def _require_dataset(platform: Platform, session: AsyncSession, run: Run) -> None:

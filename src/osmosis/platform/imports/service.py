@@ -40,7 +40,7 @@ BATCH = 256
 ORIGIN = "local"
 MAX_DELETED = 1000
 SCRIPTED_PREFIX = "scripted/"
-PROVENANCE = ("sdk_version", "git_head", "git_branch", "git_dirty", "config_branch")
+PROVENANCE = ("sdk_version", "git_head", "git_branch", "git_dirty", "config_branch", "config_path")
 
 _finalizing = asyncio.Lock()
 """Imports become runs one at a time: each reads and writes much."""
@@ -220,6 +220,7 @@ def _run(scope: Scope, session: ImportSession, run_id: str, progress: Progress) 
             "import": {
                 "session_id": session.id,
                 "local_run_id": declaration.local_run_id,
+                "local_name": given.name,
                 "source_digest": experiment.rollout.source_digest,
                 **{key: value for key, value in known.items() if isinstance(value, str | bool)},
             },
