@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from osmosis.rollout import RolloutContext, judge_settings, model_settings
-from osmosis.rollout.integrations.openai_client import close_clients, rollout_client
+from osmosis.rollout.integrations.openai_client import rollout_client
 from tests.rollout.test_model import Model, model  # noqa: F401
 
 QUESTION = [{"role": "user", "content": "q"}]
@@ -64,7 +64,6 @@ async def test_an_openai_client_calls_each_rollouts_own_model_over_shared_connec
         ("/v1/r2/chat/completions", "Bearer key-r2"),
     ]
     assert len(model.connections) == 1
-    await close_clients()
 
 
 @pytest.mark.parametrize("extra", ["openai-agents", "strands"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -75,8 +76,18 @@ def _session() -> aiohttp.ClientSession:
     return session
 
 
+_closers: list[Callable[[], Awaitable[None]]] = []
+
+
+def also_close(closer: Callable[[], Awaitable[None]]) -> None:
+    """Let :func:`close_sessions` close the connections of another client library too."""
+    _closers.append(closer)
+
+
 async def close_sessions() -> None:
     """Close the running loop's connections; the server calls this when it ends."""
+    for close in _closers:
+        await close()
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None:
         await session.close()

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import openai
 
 from osmosis.rollout.links import model_settings
+from osmosis.rollout.model import also_close
 
 CONNECT_TIMEOUT_S = 30.0
 
@@ -43,11 +44,13 @@ class RolloutClient:
         return rollout_client().beta
 
 
-async def close_clients() -> None:
-    """Close the running loop's connections."""
+async def _close() -> None:
     client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.close()
+
+
+also_close(_close)
 
 
 def _shared_client() -> openai.AsyncOpenAI:
