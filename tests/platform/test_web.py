@@ -122,6 +122,16 @@ async def test_a_scripted_model_is_labelled_on_every_page(
         assert ">scripted" in (await page_client.get(f"/agents/runs{path}")).text, path
 
 
+async def test_a_sample_shows_what_its_calls_read_and_wrote_and_thought(
+    page_client: httpx.AsyncClient, worker: Worker
+) -> None:
+    whole = record(0)
+    whole["calls"][0].update(cached_tokens=50, cache_write_tokens=7, reasoning_tokens=31)
+    await worker.send(whole)
+    page = (await page_client.get(address(worker, "/samples/0/0"))).text
+    assert "31 reasoning" in page and "7 written" in page
+
+
 async def test_hostile_data_stays_text_on_every_page(
     page_client: httpx.AsyncClient, worker: Worker
 ) -> None:

@@ -321,6 +321,8 @@ async def test_signed_thoughts_are_streamed_with_their_signature(make_bench, ups
         ({"messages": [{"role": "wizard", "content": "x"}]}, "role"),
         ({"system": 3}, "system"),
         ({"tools": [ADD], "tool_choice": {"type": "x"}}, "tool_choice"),
+        ({"tools": [ADD], "tool_choice": {"type": []}}, "tool_choice"),
+        ({"tools": [ADD], "tool_choice": ["any"]}, "tool_choice"),
         ({"output_config": {"format": {"type": "grammar"}}}, "output_config"),
     ],
 )  # fmt: skip

@@ -287,6 +287,7 @@ async def test_a_streamed_thought_and_mixed_pieces_of_two_calls_become_whole_ite
         ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
          "content[0]"),
         ({"input": []}, "input"),
+        ({"include": 3}, "include"),
         ({"input": [{"role": "wizard", "content": "x"}]}, "role"),
         ({"text": {"format": {"type": "grammar"}}}, "grammar"),
         ({"extra_body": {"api_key": "x"}}, "api_key"),

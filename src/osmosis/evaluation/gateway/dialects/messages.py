@@ -148,7 +148,7 @@ def _set_tools(body: dict[str, Any], asked: dict[str, Any]) -> None:
     choice = asked.get("tool_choice")
     if choice is None:
         return
-    kind = choice.get("type") if isinstance(choice, dict) else None
+    kind = str(choice.get("type")) if isinstance(choice, dict) else ""
     if kind == "tool":
         body["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     elif kind in TOOL_CHOICES:

@@ -81,9 +81,7 @@ class Responses:
         if effort is not None:
             body["reasoning_effort"] = effort
         _set_text(body, _object(asked, "text"))
-        if "message.output_text.logprobs" in (asked.get("include") or ()) or body.get(
-            "top_logprobs"
-        ):
+        if "message.output_text.logprobs" in _list(asked, "include") or body.get("top_logprobs"):
             body["logprobs"] = True
         _set_tools(body, asked)
         chat = ChatRequest.of(body, route)
