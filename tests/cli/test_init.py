@@ -94,6 +94,8 @@ def test_doctor_tells_of_configs_that_cannot_run(workspace: Path, near: Osmosis)
     done = near("doctor")
     assert done.code == 0
     assert "configs/eval/bad.toml: experiment.rollot (line 2)" in done.err
+    (workspace / "configs/eval/bad.toml").write_text("n == 2\n")
+    assert near("doctor").err.count("bad.toml") == 1
 
 
 def test_a_new_rollout_passes_doctor(workspace: Path, near: Osmosis):
@@ -176,3 +178,15 @@ def test_the_form_of_the_vendors_cli_keeps_a_remote_of_the_same_name(
     error = near("--json", "workspace", "connect", "--vendor-cli").error
     assert error["code"] == "CONFLICT" and "https://gitlab.com/a/b.git" in error["message"]
     assert "/git/" in git(workspace, "remote", "get-url", "origin")
+
+
+def test_a_directory_without_origin_is_connected_in_the_form_of_the_vendors_cli(
+    near: Osmosis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = tmp_path / f"form-{os.urandom(3).hex()}"
+    assert near("init", root, "--offline").code == 0
+    monkeypatch.chdir(root)
+    made = near("--json", "workspace", "connect", "--vendor-cli").json["resource"]
+    assert made["origin"].endswith(f"/{root.name}")
+    git(root, "push", "-q")
+    assert near("--json", "rollout", "list").json["total_count"] == 1

@@ -17,7 +17,6 @@ from osmosis.cli.vendor_origin import leave_vendor_form, take_vendor_form
 from osmosis.wire.errors import OsmosisError, ValidationFailed
 from osmosis.workspace.layout import find_workspace
 from osmosis.workspace.repository import (
-    hosted_origin,
     origin_url,
     without_credentials,
     workspace_identity,
@@ -136,7 +135,7 @@ def _vendor_form(root: Path, name: str | None, *, undo: bool) -> Operation:
             message=f"origin is {without_credentials(origin.fetch)}.",
             resource=origin.resource(),
         )
-    if origin_url(root) is None or hosted_origin(root):
+    if origin_url(root) is None:
         hosted_link(session.account, root, name)
     identity, _ = workspace_identity(root)
     origin = take_vendor_form(root, identity)
