@@ -39,6 +39,7 @@ def test_a_good_dataset_has_its_rows_counted_and_shown(tmp_path: Path) -> None:
 
 def test_fewer_than_four_rows_are_refused(tmp_path: Path) -> None:
     assert "has 3 rows; a dataset needs at least 4" in check(tmp_path, [GOOD] * 3).error_lines()[0]
+    assert "has 1 row; " in check(tmp_path, [GOOD]).error_lines()[0]
     assert check(tmp_path, [GOOD] * 4).valid
 
 

@@ -105,9 +105,8 @@ class CsvReader:
 
 
 def _ragged(found: int, expected: int) -> CellProblem:
-    return CellProblem(
-        f"has {found} fields, but the header names {expected} columns.", hint=QUOTING_HINT
-    )
+    fields = "1 field" if found == 1 else f"{found} fields"
+    return CellProblem(f"has {fields}, but the header names {expected} columns.", hint=QUOTING_HINT)
 
 
 def _quoting_problem(said: str) -> CellProblem:

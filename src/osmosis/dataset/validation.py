@@ -70,10 +70,14 @@ def validate(
     if not report.errors and report.row_count < MIN_ROWS:
         report.errors.append(
             DatasetError(
-                f"has {report.row_count} rows; a dataset needs at least {MIN_ROWS}.", file=name
+                f"has {_counted(report.row_count)}; a dataset needs at least {MIN_ROWS}.", file=name
             )
         )
     return report
+
+
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def _check_rows(reader: RowReader, name: str, report: Report, max_errors: int) -> None:

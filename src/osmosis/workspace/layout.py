@@ -20,7 +20,8 @@ def find_workspace(start: Path) -> Path:
     if result.code != 0 or not result.text:
         raise WorkspaceRequired(
             f"{start} is not inside a workspace (a git work tree).",
-            hint="Change to your workspace, or make one with `osmosis init DIR`.",
+            hint="Change to your workspace, or make one with `osmosis init DIR`. "
+            "Commands that need no files take `--workspace NAME`, too.",
         )
     return Path(result.text)
 

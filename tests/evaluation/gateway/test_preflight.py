@@ -98,6 +98,7 @@ async def test_nobody_at_the_address(make_bench):
     bench = await make_bench(env={"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"})
     failed = await failure(bench)
     assert failed.kind == "model_unreachable"
+    assert "Connection refused" in failed.message
     assert f"127.0.0.1:{port}" in failed.message
 
 

@@ -43,7 +43,8 @@ def app(path: Path, fix: bool) -> Operation:
     }
     for name, issues in report.config_problems.items():
         for issue in issues:
-            warn("CONFIG_PROBLEM", f"{name}: {issue_line(issue)}")
+            line = issue_line(issue)
+            warn("CONFIG_PROBLEM", line if line.startswith(name) else f"{name}: {line}")
     if not report.valid:
         raise ValidationFailed(
             f"The workspace {root} lacks {', '.join(report.missing)}.",

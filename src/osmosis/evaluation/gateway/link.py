@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from types import TracebackType
 
@@ -50,7 +51,9 @@ def link_failure(error: BaseException, place: str) -> UpstreamFailure | None:
         text = f"The host name of {place} cannot be resolved."
         return UpstreamFailure("connection", text, retryable=True, reached=False)
     if isinstance(error, aiohttp.ClientConnectorError):
-        reason = error.os_error.strerror or str(error.os_error)
+        cause = error.os_error
+        # asyncio says "Connect call failed (address)" where the errno says why.
+        reason = os.strerror(cause.errno) if cause.errno else cause.strerror or str(cause)
         text = f"No connection to {place}: {reason}"
         return UpstreamFailure("connection", text, retryable=True, reached=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
