@@ -34,6 +34,15 @@ def test_a_token_is_saved_used_and_forgotten(near: Osmosis, server_data: Path):
     assert credentials_path().stat().st_mode & 0o077 == 0
 
 
+def test_a_logout_leaves_the_token_of_the_server_on_this_machine_alone(
+    near: Osmosis, server_data: Path
+):
+    near("auth", "login", "--token", "-", stdin=local(server_data) + "\n")
+    done = near("--json", "auth", "logout", "--yes").json["resource"]
+    assert done["revoked"] is False
+    assert near("--json", "auth", "whoami").json["data"]["source"] == "local server"
+
+
 def test_a_wrong_token_is_refused_and_not_saved(near: Osmosis):
     assert near("--json", "auth", "login", "--token", "wrong").error["code"] == "AUTH_REQUIRED"
     assert not credentials_path().exists()

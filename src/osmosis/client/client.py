@@ -221,6 +221,10 @@ class Client:
         _, path = download_dataset(self._api, name, Path(to).expanduser(), overwrite=overwrite)
         return path
 
+    def delete_dataset(self, name: str) -> None:
+        """Delete a dataset. Runs that used it keep their results."""
+        self._api.delete_dataset(name)
+
     def _config(self, config: str | Path | Mapping[str, Any], overrides: Mapping[str, Any]) -> Any:
         if isinstance(config, Mapping):
             sections = {

@@ -22,6 +22,7 @@ from osmosis.cli.session import session
 from osmosis.client import credentials
 from osmosis.client.api import Api
 from osmosis.client.auth import TOKEN_ENV, Platform, find_token
+from osmosis.client.local_server import local_token
 from osmosis.client.urls import normalize
 from osmosis.wire.errors import AuthRequired, Conflict, InteractiveRequired, OsmosisError
 
@@ -222,6 +223,8 @@ def _revoke(url: str, saved: Login) -> bool:
     """Revoke a saved token; a failure is a warning, for the login is forgotten anyway."""
     if not saved.token:
         return False
+    if saved.token == local_token(url):
+        return False  # it is the server's own: every other terminal on this machine uses it
     try:
         with Api(url, saved.token) as api:
             token_id = saved.token_id or api.verify().get("token_id")
