@@ -126,3 +126,10 @@ def test_endpoints_are_added_listed_and_removed(near: Osmosis):
     assert near("--json", "model", "endpoint", "remove", "local", "--yes").error["code"] == (
         "NOT_FOUND"
     )
+
+
+def test_a_next_step_can_be_pasted_into_a_shell(rows: Path, near: Osmosis):
+    spaced = rows.rename(rows.with_name("two words.jsonl"))
+    done = near("--json", "dataset", "upload", spaced, "--yes").json
+    commands = [step.get("command", "") for step in done["next_steps_structured"]]
+    assert "osmosis dataset info 'two words'" in commands

@@ -16,7 +16,11 @@ from osmosis.dataset.formats import DatasetError, format_of, iter_rows, iter_sel
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"))
 ROWS = st.lists(st.fixed_dictionaries({"user_prompt": TEXT, "ground_truth": TEXT}), min_size=1)
-FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=60,
+    deadline=None,  # the first file pays for loading Arrow
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 def write(path: Path, content: str | bytes) -> Path:

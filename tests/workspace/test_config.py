@@ -300,3 +300,13 @@ def test_flags_replace_keys_and_a_commit_replaces_a_branch(tmp_path: Path):
 def test_other_names_are_no_secret_names(name: str):
     with pytest.raises(ValidationFailed):
         check_secret_name(name)
+
+
+def test_a_mistake_given_as_a_flag_names_no_line_of_the_file(tmp_path: Path):
+    text = "[experiment]\n"
+    text += "\n".join(f'{key} = "{value}"' for key, value in EXPERIMENT.items())
+    text += "\n[evaluation]\nlimit = 3\nn = 0\n[secrets]\nrequired = []\n"
+    with pytest.raises(ValidationFailed) as caught:
+        load_eval_config(write(tmp_path, text), overrides={"evaluation.limit": 0})
+    lines = {issue.key: issue.line for issue in caught.value.issues}
+    assert lines["evaluation.limit"] is None and lines["evaluation.n"] is not None

@@ -196,7 +196,8 @@ def load_eval_config(
         return parse_eval_config(data, source=name)
     except ValidationFailed as failed:
         for issue in failed.issues:
-            issue.line = line_of(text, issue.key)
+            if issue.key not in (overrides or {}):
+                issue.line = line_of(text, issue.key)
         failed.details.setdefault("file", name)
         raise
 

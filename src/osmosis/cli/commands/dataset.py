@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -59,7 +60,7 @@ def upload(file: Path, overwrite: bool, wait: bool, yes: bool) -> Operation:
     steps = [NextStep("Name it in a config:", f'dataset = "{name}"')]
     if status != "uploaded":
         steps.insert(
-            0, NextStep("The platform checks it now. See:", f"osmosis dataset info {name}")
+            0, NextStep("The platform checks it now. See:", f"osmosis dataset info {quote(name)}")
         )
     resource = {k: v for k, v in done.items() if k not in ("data_preview", "upload")}
     return Operation(
@@ -117,7 +118,7 @@ def info(name: str) -> Detail:
         rows.insert(4, ("Columns", ", ".join(map(str, columns))))
     hints: list[NextStep] = []
     if dataset.get("status") == "error":
-        hints.append(NextStep("See what is wrong:", f"osmosis dataset logs {name}"))
+        hints.append(NextStep("See what is wrong:", f"osmosis dataset logs {quote(name)}"))
     if dataset.get("platform_url"):
         hints.append(NextStep("View:", str(dataset["platform_url"])))
     return Detail(data={**dataset, **session.context}, rows=rows, hints=hints)
@@ -196,7 +197,7 @@ def validate(file: Path) -> Detail:
 def logs(name: str, limit: int, cursor: str | None) -> Listing:
     """Show how the platform checked a dataset."""
     page = session.api.dataset_logs(name, limit=limit, cursor=cursor)
-    return log_listing(page, f"osmosis dataset logs {name}", session.context)
+    return log_listing(page, f"osmosis dataset logs {quote(name)}", session.context)
 
 
 @app.command()
