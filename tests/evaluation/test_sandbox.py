@@ -110,6 +110,11 @@ def test_variables_reach_user_code_but_no_command_line_and_not_the_fence(sandbox
     assert not any("c4nary" in part for part in argv)
 
 
+def test_a_variable_cannot_speak_to_the_fence(sandbox):
+    with pytest.raises(RunFailed, match="NUL"):
+        sandbox.environment_file({"KEY": "x\0--bind\0/\0/tmp"})
+
+
 def test_exit_codes_and_signals_come_through(sandbox, places):
     assert run(sandbox, places, "exit 3").returncode == 3
     assert run(sandbox, places, "kill -SEGV $$").returncode == 139

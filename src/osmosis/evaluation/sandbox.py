@@ -114,6 +114,9 @@ class Sandbox:
             parts = [part for name, value in environ.items() for part in ("--setenv", name, value)]
         else:
             parts = [f"{name}={value}" for name, value in environ.items()]
+        if any("\0" in part for part in parts):
+            # What follows it would be taken for an instruction to the fence.
+            raise RunFailed("rollout_start_failed", "A variable of the run holds a NUL character.")
         descriptor = os.memfd_create("environment")
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(b"".join(os.fsencode(part) + b"\0" for part in parts))

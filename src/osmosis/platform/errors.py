@@ -65,12 +65,31 @@ class UnexpectedErrors:
         try:
             await self.app(scope, receive, watch)
         except Exception as error:
+            if not started and is_not_unicode(error):
+                await respond(Request(scope), NOT_UNICODE)(scope, receive, send)
+                return
             error_id = secrets.token_hex(6)
             log.exception("Unexpected error %s at %s %s", error_id, scope["method"], scope["path"])
             if started:
                 raise
             answer = respond(Request(scope), internal_error(error_id, error))
             await answer(scope, receive, send)
+
+
+NOT_UNICODE = ValidationFailed(
+    "The request holds text that is not valid Unicode: half of a surrogate pair.",
+    hint="Send UTF-8, or both halves of each \\u pair.",
+)
+
+
+def is_not_unicode(error: BaseException | None) -> bool:
+    """Whether text could not be encoded. JSON can spell half a character, and only storing it
+    shows that; whatever holds text of ours can be encoded."""
+    while error is not None:
+        if "surrogates not allowed" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def internal_error(error_id: str, error: Exception) -> OsmosisError:

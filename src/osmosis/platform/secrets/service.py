@@ -186,7 +186,11 @@ def _check(name: str, value: str) -> None:
     check_name(name)
     if not value:
         raise ValidationFailed("A secret's value must not be empty.", field="value")
-    if len(value.encode()) > MAX_VALUE_BYTES or "\0" in value:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValidationFailed("A secret's value must be valid Unicode.", field="value") from None
+    if size > MAX_VALUE_BYTES or "\0" in value:
         raise ValidationFailed(
             f"A secret's value has at most {MAX_VALUE_BYTES} bytes and no NUL character.",
             field="value",
