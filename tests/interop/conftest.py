@@ -100,7 +100,7 @@ def workspace(lab: Lab) -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def vendor(lab: Lab, workspace: Workspace, vendor_python: Path) -> Vendor:
+def vendor(vendor_python: Path, lab: Lab, workspace: Workspace) -> Vendor:
     """The vendor's command in the workspace, with the token of the server's machine."""
     token = (lab.data / "local-token").read_text().strip()
     env = {
