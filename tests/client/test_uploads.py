@@ -55,6 +55,12 @@ def test_a_plan_that_does_not_fit_the_file_is_refused(
     assert server.seen == []
 
 
+def test_the_platforms_own_reason_is_told(server: Answering, file: Path):
+    server.answer(507, {"message": "The server's disk has no room for this."})
+    with pytest.raises(OsmosisError, match="no room"):
+        send_file(file, {"presigned_url": f"{server.url}/put"})
+
+
 def test_a_part_without_a_tag_breaks_off(server: Answering, file: Path):
     server.answer(200)
     with pytest.raises(OsmosisError, match="ETag"):

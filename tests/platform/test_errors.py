@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import errno
+
 import httpx
 import pytest
 from fastapi import FastAPI
+
+from osmosis.platform.errors import internal_error
 
 CLI = "/api/cli"
 
@@ -111,3 +115,15 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(
 async def test_a_list_page_is_bounded(client: httpx.AsyncClient) -> None:
     assert_error(await client.get(f"{CLI}/benchmarks?limit=51"), 400, "VALIDATION")
     assert_error(await client.get(f"{CLI}/benchmarks?offset=-1"), 400, "VALIDATION")
+
+
+def test_a_full_disk_is_named_as_such() -> None:
+    try:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as cause:
+            raise RuntimeError("the upload broke off") from cause
+    except RuntimeError as error:
+        told = internal_error("abc", error)
+    assert told.http_status == 507 and "no room" in told.message
+    assert internal_error("abc", RuntimeError("other")).http_status == 500

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -107,12 +107,22 @@ def _put_once(piece: _Piece, progress: Progress) -> httpx.Response:
     if answer.is_success:
         return answer
     refused = OsmosisError(
-        f"The storage refused the upload with status {answer.status_code}.",
+        _reason(answer) or f"The storage refused the upload with status {answer.status_code}.",
         details={"status_code": answer.status_code},
     )
     refused.code = "PLATFORM_ERROR"
     refused.http_status = answer.status_code if answer.status_code in RETRIED_STATUSES else 400
     raise refused
+
+
+def _reason(answer: httpx.Response) -> str | None:
+    """What our own platform says of it; another storage answers in other forms."""
+    try:
+        said: Any = answer.json()
+    except ValueError:
+        return None
+    message = cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else None
+    return message if isinstance(message, str) else None
 
 
 def _chunks(piece: _Piece, progress: Progress) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ logged under an id, and the id is in the answer.
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from osmosis.wire.errors import AuthRequired, Issue, NotFound, OsmosisError, ValidationFailed
 
 log = logging.getLogger("osmosis.platform")
+
+NO_ROOM = 507
+OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 PageRenderer = Callable[[Request, int, str, str | None], Response]
 """Draws an error page: request, status, message, hint. Set as ``app.state.error_page``."""
@@ -93,11 +97,30 @@ def is_not_unicode(error: BaseException | None) -> bool:
 
 
 def internal_error(error_id: str, error: Exception) -> OsmosisError:
+    if is_out_of_space(error):
+        full = OsmosisError(
+            "The server's disk has no room for this.",
+            hint="Free some space there, or delete runs and datasets that are not needed.",
+            details={"error_id": error_id},
+        )
+        full.http_status = NO_ROOM
+        return full
     return OsmosisError(
         f"The server failed unexpectedly (error {error_id}).",
         hint="Look for that id in the server's log.",
         details={"error_id": error_id},
     )
+
+
+def is_out_of_space(error: BaseException | None) -> bool:
+    """Whether the disk, a quota or a size limit of the server's process was in the way."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            return True
+        if "database or disk is full" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def respond(request: Request, error: OsmosisError) -> Response:
