@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from osmosis.evaluation.journal import read_journal
-from tests.cli.conftest import git
+from tests.cli.conftest import Osmosis, git
 from tests.e2e.configs import eval_config
 
 ROOT = Path(__file__).parents[2]
@@ -242,3 +242,28 @@ def test_mistakes_are_told_before_anything_runs(
     assert refused["code"] == code
     assert told in refused["message"]
     assert not (local.root / ".osmosis/evals/x").exists()
+
+
+def test_a_dataset_that_is_not_here_comes_from_the_platform(near: Osmosis, ready: Path):
+    (ready / "data/multiply.jsonl").unlink()
+    config = "configs/eval/multiply-scripted.toml"
+    done = near("--json", "eval", "run", config, "--rows", "99999", "-y")
+    assert "the dataset has 200 rows" in done.error["message"]
+    (ready / config).write_text(eval_config(dataset="unheard-of"))
+    missing = near("--json", "eval", "run", config, "-y")
+    assert missing.error["code"] == "NOT_FOUND"
+    assert "--dataset-file" in missing.error["details"]["hint"]
+
+
+def test_a_named_endpoint_is_looked_for_and_its_key_asked_for(near: Osmosis, ready: Path):
+    added = near(
+        "model", "endpoint", "add", "mine",
+        "--base-url", "http://127.0.0.1:9/v1", "--api-key-secret", "MINE_KEY",
+    )  # fmt: skip
+    assert added.code == 0, added
+    config = "configs/eval/multiply-scripted.toml"
+    (ready / config).write_text(eval_config(model="mine", limit=1))
+    done = near("--json", "eval", "run", config, "-y")
+    assert "needs the key MINE_KEY" in done.error["message"]
+    wrong = near("--json", "eval", "run", config, "-y", "--endpoint", "mine")
+    assert wrong.code == 2

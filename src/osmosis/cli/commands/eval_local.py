@@ -30,7 +30,7 @@ DIRECTORY = click.Path(path_type=Path)
 )  # fmt: skip
 @click.option(
     "--dataset-file", type=DIRECTORY, metavar="FILE",
-    help="The dataset, as a file (else data/DATASET.jsonl, .csv or .parquet).",
+    help="The dataset, as a file (else data/DATASET.*, else the platform's).",
 )  # fmt: skip
 @click.option(
     "--secrets-file", metavar="FILE",

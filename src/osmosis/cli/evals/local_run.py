@@ -166,13 +166,25 @@ def _dataset_file(workspace: Path, config: EvalConfig) -> Path:
     from osmosis.evaluation.local.dataset import find_dataset_file
 
     name = config.experiment.dataset
-    found = find_dataset_file(workspace, name)
-    if found is None:
+    return find_dataset_file(workspace, name) or _download(workspace, name)
+
+
+def _download(workspace: Path, name: str) -> Path:
+    """The dataset as the platform has it, when there is a platform."""
+    from osmosis.client.dataset_files import download_dataset
+
+    folder = workspace / ".osmosis" / "datasets"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _, path = download_dataset(session.api, name, folder, overwrite=True)
+    except OsmosisError as error:
         raise NotFound(
-            f"There is no data/{name}.jsonl, .csv or .parquet in this workspace.",
+            f"There is no data/{name}.jsonl, .csv or .parquet in this workspace, and no platform "
+            f"gives the dataset '{name}': {error.message}",
             hint="Name the file with --dataset-file FILE.",
-        )
-    return found
+        ) from None
+    note(f"The dataset {name} is the platform's, as it is now.")
+    return path
 
 
 def _provenance(workspace: Path, config: EvalConfig, shown: str) -> dict[str, Any]:
