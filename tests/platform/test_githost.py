@@ -375,3 +375,35 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
+
+
+async def test_odd_refs_links_and_submodules_are_catalogued_without_being_followed(
+    tree: WorkTree, remote: str, platform: Platform, client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await tree.commit(ROLLOUT)
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "README.md").write_text("# S\n\nNot yours.\n")
+    (secret / "main.py").write_text("x = 1\n")
+    rollouts = tree.root / "rollouts"
+    (rollouts / "linked").symlink_to(secret)
+    (rollouts / "reading").mkdir()
+    (rollouts / "reading/main.py").write_text("x = 1\n")
+    (rollouts / "reading/README.md").symlink_to(secret / "README.md")
+    head = await tree.git("rev-parse", "HEAD")
+    await tree.git("update-index", "--add", "--cacheinfo", f"160000,{head},rollouts/module")
+    commit = await tree.commit({})
+    odd = ["--output=x", "-b", "HEAD", "refs/heads/main", "ünïcode", "x" * 200]
+    refs = [f"{commit}:refs/heads/{name}" for name in odd]
+    refs += [f"{commit}:refs/heads/many/{number}" for number in range(500)]
+    await tree.git("push", "--quiet", remote, f"{commit}:refs/heads/main", *refs)
+    for bad in ("refs/heads/../../x", "refs/heads/a..b", "refs/../config"):
+        await tree.fails("push", remote, f"{commit}:{bad}")
+    found = await branches(platform)
+    assert set(found.values()) == {commit}
+    assert {"main", "many/499"} <= set(found)
+    listed = (await client.get("/api/cli/rollouts?limit=50")).json()
+    assert "Not yours" not in str(listed)
+    bare = next(platform.settings.git_dir.glob("*.git"))
+    assert not (bare / "config").read_text().startswith(commit)
+    assert not list(platform.settings.git_dir.glob("x"))
