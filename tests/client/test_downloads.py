@@ -9,7 +9,7 @@ import pytest
 from osmosis.client.api import Api
 from osmosis.client.downloads import URLS_PER_CALL, fetch_files, missing_files
 from osmosis.client.run_files import RunFile
-from osmosis.wire.errors import NotFound, Unreachable
+from osmosis.wire.errors import NotFound, Unreachable, ValidationFailed
 from tests.client.conftest import Answering
 
 
@@ -104,6 +104,14 @@ def test_one_failure_leaves_the_others_and_its_message_holds_no_address(
     assert "404" in problem.error
     assert "sig" not in problem.error
     assert "127.0.0.1" not in problem.error
+
+
+def test_a_directory_that_cannot_be_made_is_a_mistake_in_words(
+    addresses: Addresses, tmp_path: Path
+):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ValidationFailed, match="cannot be made"):
+        fetch(addresses, [file()], tmp_path / "taken" / "run")
 
 
 def test_addresses_are_asked_for_five_hundred_at_a_time(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from osmosis.client.api import Api
-from osmosis.client.downloads import fetch_one
+from osmosis.client.downloads import fetch_one, make_directory
 from osmosis.client.uploads import repeat, send_file
 from osmosis.wire.errors import Conflict, NotFound, OsmosisError, ValidationFailed
 
@@ -115,7 +115,7 @@ def download_dataset(
         raise Conflict(
             f"There is a file {target} already.", hint="Replace it with --overwrite, or use -o."
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(target.parent)
     received = 0
 
     def count(amount: int) -> None:
@@ -137,6 +137,8 @@ def download_dataset(
         raise type(error)(
             f"The dataset {shown} did not arrive: {error.message}.", hint=error.hint
         ) from None
+    except OSError as error:
+        raise ValidationFailed(f"{target} cannot be written: {error.strerror}.") from None
     return dataset, target
 
 

@@ -69,11 +69,22 @@ def fetch_files(
 ) -> DownloadReport:
     """Fetch files of a run into ``directory``; a file that fails does not end the others."""
     report = DownloadReport(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     with _Fetcher(api, run_id, directory, progress, wait) as fetcher:
         for start in range(0, len(files), URLS_PER_CALL):
             fetcher.fetch(files[start : start + URLS_PER_CALL], report)
     return report
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory that files go to."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValidationFailed(
+            f"The directory {directory} cannot be made: {error.strerror}.",
+            hint="Name another place with -o.",
+        ) from None
 
 
 def fetch_one(url: str, target: Path, size: int | None, *, progress: Progress, wait: Wait) -> int:
