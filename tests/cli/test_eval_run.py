@@ -177,6 +177,7 @@ def test_ctrl_c_leaves_open_samples_pending(local: Local):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1, err
+    assert "will be repeated" not in err
     done = json.loads(out)["resource"]
     assert done["status"] == "incomplete"
     assert 3 <= done["completed"] < 60

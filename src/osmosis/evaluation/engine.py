@@ -394,6 +394,8 @@ class Evaluation:
         self, sample: Sample, link: RolloutLink, rollout_id: str, error: TryLost
     ) -> Classified | None:
         """Try again a few times; then the rollout's server is to blame."""
+        if self._stopping:
+            return None  # cancelled by us: the sample stays open
         sample.lost_tries += 1
         self._later(cancel(link, [rollout_id]))
         if sample.lost_tries >= MAX_LOST_TRIES:
