@@ -7,6 +7,7 @@ comes from ``PATH_VALUES``, and a body, where it takes one, from ``BODIES``.
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,8 @@ class World:
 
 
 def routes() -> list[tuple[str, str]]:
-    app = create_app(Settings(data_dir=Path("unused"), embedded_worker=False))
+    with tempfile.TemporaryDirectory() as scratch:
+        app = create_app(Settings(data_dir=Path(scratch), embedded_worker=False))
     found: list[tuple[str, str]] = []
     for route in iter_route_contexts(app.routes):
         for method in sorted((getattr(route, "methods", None) or set[str]()) - {"HEAD"}):
