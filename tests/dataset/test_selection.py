@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -62,11 +61,10 @@ def test_an_empty_dataset_has_nothing_to_select() -> None:
         select(0)
 
 
-def test_a_million_rows_are_sampled_in_less_than_a_second() -> None:
-    started = time.perf_counter()
+def test_a_sample_of_a_million_rows_survives_the_way_to_text_and_back() -> None:
     selection = select(1_000_000, seed=1)
     text = format_ranges(selection.source_rows)
-    assert time.perf_counter() - started < 1
+    assert len(selection.source_rows) == 100_000
     assert parse_ranges(text, 1_000_000) == selection.source_rows
 
 
