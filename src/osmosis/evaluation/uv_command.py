@@ -172,6 +172,8 @@ def _environment(variables: Mapping[str, str], home: Path, area: UvArea) -> dict
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
         "UV_NO_ENV_FILE": "1",
+        # Linked files would let a later build change an environment through the shared cache.
+        "UV_LINK_MODE": "copy",
     }
 
 

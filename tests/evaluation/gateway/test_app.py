@@ -303,6 +303,18 @@ async def test_a_4xx_is_not_repeated(make_bench, upstream, status):
     assert upstream.hits == 1
 
 
+@pytest.mark.parametrize("before", [1990, 1995, 1999])
+async def test_a_long_error_is_cut_after_redaction_never_through_a_key(
+    make_bench, upstream, before
+):
+    upstream.answers = [says({"error": {"message": "x" * before + KEY + " is wrong"}}, 401)]
+    bench = await make_bench()
+    status, _, body = await bench.post()
+    assert status == 401
+    told = str(body) + str(bench.session.calls[0].error_message)
+    assert KEY[:6] not in told
+
+
 async def test_a_spent_quota_is_not_repeated(make_bench, upstream):
     error = {"message": "quota", "type": "insufficient_quota", "code": "insufficient_quota"}
     upstream.answers = [says({"error": error}, 429)]

@@ -33,9 +33,9 @@ from osmosis.evaluation.gateway.exchange import (
     GONE_TEXT,
     Exchange,
     ModelRoute,
-    TextRedactor,
     error_response,
 )
+from osmosis.evaluation.gateway.failures import TextRedactor
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.preflight import check_model
 from osmosis.evaluation.gateway.prices import price_of

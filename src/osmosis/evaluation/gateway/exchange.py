@@ -7,14 +7,18 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from aiohttp import web
 
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply, Usage
 from osmosis.evaluation.gateway.dialects.dialect import Dialect
 from osmosis.evaluation.gateway.event_stream import ClientGone, EventStream
-from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure
+from osmosis.evaluation.gateway.failures import (
+    Refused,
+    TextRedactor,
+    UpstreamFailure,
+    shown,
+)
 from osmosis.evaluation.gateway.json_codec import dumps
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.prices import Price
@@ -30,10 +34,6 @@ GONE_TEXT = "This rollout execution has ended; its model endpoint is closed."
 JSON_HEADERS = {"Content-Type": "application/json"}
 FINAL_HEADERS = {"Content-Type": "application/json", "x-should-retry": "false"}
 """Client libraries retry 409, 429 and 5xx by themselves unless told not to."""
-
-
-class TextRedactor(Protocol):
-    def text(self, text: str, /) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Exchange:
             self._note(CLIENT_CLOSED_STATUS, "client_disconnected", "The client went away.")
             raise asyncio.CancelledError from None
         except Exception as error:  # one call's fault of ours must not cost the connection
-            text = self._redactor.text(f"{type(error).__name__}: {error}")
+            text = shown(f"{type(error).__name__}: {error}", self._redactor)
             self._note(500, "internal", text)
             return await self._fail_late(500, f"The gateway failed: {text}")
         finally:
@@ -114,7 +114,7 @@ class Exchange:
         try:
             used = self._used = await self._model_route(self._route)
         except RunFailed as failure:
-            text = self._redactor.text(failure.body()["message"])
+            text = shown(failure.body()["message"], self._redactor)
             self._note(502, "internal", text)
             return self._error_response(502, text, type=failure.kind)
         if self._route == "policy":
@@ -161,14 +161,14 @@ class Exchange:
         return self._out.response
 
     def _failed(self, failure: UpstreamFailure) -> web.Response:
-        self._note(failure.client_status, failure.kind, self._redactor.text(failure.message))
+        self._note(failure.client_status, failure.kind, shown(failure.message, self._redactor))
         body = dumps(self._error_body(failure))
         return web.Response(status=failure.client_status, body=body, headers=FINAL_HEADERS)
 
     def _error_body(self, failure: UpstreamFailure) -> dict[str, object]:
         return self._dialect.error(
             failure.client_status,
-            self._redactor.text(failure.message),
+            shown(failure.message, self._redactor),
             type=failure.type or failure.kind,
             code=failure.code,
         )

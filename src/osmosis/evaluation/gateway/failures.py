@@ -26,13 +26,15 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Protocol
 
 from osmosis.evaluation.gateway.json_codec import loads
 from osmosis.evaluation.limits import CallFailure
 
 RETRY_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
-MAX_MESSAGE_CHARS = 2000
+CAPTURED_CHARS = 65_536
+SHOWN_CHARS = 2000
+"""A provider's words are cut to this after redaction: a cut through a secret would hide it."""
 
 
 class Refused(Exception):
@@ -62,7 +64,7 @@ class UpstreamFailure(CallFailure):
         html: bool = False,
     ) -> None:
         super().__init__(
-            message[:MAX_MESSAGE_CHARS],
+            message[:CAPTURED_CHARS],
             retryable=retryable,
             rate_limited=status == 429,
             retry_after_s=retry_after_s,
@@ -119,11 +121,11 @@ def error_text(body: bytes) -> tuple[str, str | None, str | None]:
     try:
         parsed: Any = loads(body)
     except ValueError:
-        return body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace").strip(), None, None
+        return body[:CAPTURED_CHARS].decode("utf-8", "replace").strip(), None, None
     if isinstance(parsed, list) and parsed:
         parsed = parsed[0]
     if not isinstance(parsed, dict):
-        return str(parsed)[:MAX_MESSAGE_CHARS], None, None
+        return str(parsed)[:CAPTURED_CHARS], None, None
     error = parsed.get("error", parsed)
     if isinstance(error, str):
         return error, None, None
@@ -155,3 +157,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+class TextRedactor(Protocol):
+    def text(self, text: str, /) -> str: ...
+
+
+def shown(text: str, redactor: TextRedactor) -> str:
+    """What may be recorded and answered of a provider's words."""
+    return redactor.text(text)[:SHOWN_CHARS]

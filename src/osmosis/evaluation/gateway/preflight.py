@@ -11,8 +11,7 @@ import re
 from time import monotonic
 
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply
-from osmosis.evaluation.gateway.exchange import TextRedactor
-from osmosis.evaluation.gateway.failures import UpstreamFailure
+from osmosis.evaluation.gateway.failures import TextRedactor, UpstreamFailure, shown
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.limits import BACKOFF_FIRST_S
@@ -60,7 +59,7 @@ async def check_model(
                 "warning",
                 STEP,
                 f"{model.path} answered a small completion with HTTP {failure.status}: "
-                f"{redactor.text(failure.message)}. The run goes on and tries again.",
+                f"{shown(failure.message, redactor)}. The run goes on and tries again.",
             )
             return
         raise _redacted(await _verdict(model, failure), redactor) from None
@@ -181,5 +180,5 @@ async def _wrong_endpoint(model: Model, failure: UpstreamFailure, where: str) ->
 
 
 def _redacted(failure: RunFailed, redactor: TextRedactor) -> RunFailed:
-    hint = redactor.text(failure.hint) if failure.hint else None
-    return RunFailed(failure.kind, redactor.text(failure.message), hint=hint)
+    hint = shown(failure.hint, redactor) if failure.hint else None
+    return RunFailed(failure.kind, shown(failure.message, redactor), hint=hint)
