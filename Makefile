@@ -38,7 +38,7 @@ demo: compiled ## run the main job on this machine (ARGS=--once ends by itself)
 
 test: compiled ## lint, then run every test
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint: compiled ## formatting, lint, types and import directions
 	@$(BIN)/ruff format --check --quiet .

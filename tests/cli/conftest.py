@@ -45,6 +45,15 @@ class Done:
 Osmosis = Callable[..., Done]
 
 
+@pytest.fixture(autouse=True)
+def environment_as_before() -> Iterator[None]:
+    """A command line reads its .env file into the process's environment; here that is ours."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def server_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data directory of a running server."""

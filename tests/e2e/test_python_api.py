@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +28,8 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python-api.md").read
 def place(workspace: Workspace) -> Iterator[Path]:
     """The workspace of the lab, as a program on the same machine finds it."""
     with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("OSMOSIS_")]:
+            patch.delenv(name)
         for name in ("OSMOSIS_DATA_DIR", "HOME", "XDG_CONFIG_HOME"):
             patch.setenv(name, workspace.lab.env[name])
         patch.chdir(workspace.directory)

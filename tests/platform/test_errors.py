@@ -31,8 +31,6 @@ async def test_an_unknown_api_path_is_json_and_not_a_page(client: httpx.AsyncCli
         ("GET", "/training-runs/x"),
         ("GET", "/benchmarks/x"),
         ("POST", "/dev-rollout-server"),
-        ("POST", "/eval-runs/imports"),
-        ("POST", "/eval-runs/imports/x/finalize"),
     ],
 )
 async def test_what_comes_later_says_so(client: httpx.AsyncClient, method: str, path: str) -> None:
