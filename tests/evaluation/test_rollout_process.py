@@ -157,9 +157,8 @@ serve(look=look)
 """
 
 
+@pytest.mark.parametrize("sandbox", ["bwrap", "unshare"], indirect=True)
 async def test_it_cannot_read_the_platform_nor_its_processes(running, sandbox, monkeypatch):
-    if sandbox.name == "none":
-        pytest.skip("nothing hides it there, and the run says so")
     (running.lab.private / "master.key").write_text("c4n4ry")
     (running.lab.code / ".env").write_text("c4n4ry")
     (running.lab.code / ".git").mkdir()
@@ -342,9 +341,8 @@ async def test_a_start_that_is_given_up_leaves_nothing_behind(running):
     assert process_start_time(pid) is None
 
 
+@pytest.mark.parametrize("sandbox", [choose_sandbox().name], indirect=True)
 async def test_the_rollout_dies_with_the_process_that_started_it(running, sandbox):
-    if sandbox != choose_sandbox():
-        pytest.skip("shown once")
     running.lab.main(SERVER + "serve()")
     parent = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -6,6 +6,7 @@ nobody can act on half of one, and the pieces of several may come mixed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ class ToolCall:
     arguments: str = ""
 
 
-class Story:
+class Story(ABC):
     """What has been heard. A subclass says how each thing is told, by calling :meth:`tell`."""
 
     def __init__(self) -> None:
@@ -39,25 +40,25 @@ class Story:
         self._by_index: dict[int, ToolCall] = {}
         self._told: list[bytes] = []
 
+    @abstractmethod
     def begin(self) -> None:
         """The first words, before anything that the model says."""
-        raise NotImplementedError
 
+    @abstractmethod
     def say(self, kind: PartKind, text: str, logprobs: list[Any]) -> None:
         """A further piece of a thought, of the text or of a refusal."""
-        raise NotImplementedError
 
     def say_blocks(self, blocks: list[Any]) -> bool:
         """Thoughts in Claude's own form; False when ``reasoning_content`` shall be told instead."""
         return False
 
+    @abstractmethod
     def end(self) -> None:
         """The last words, of an answer that is whole; tool calls are in ``calls``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, body: dict[str, Any]) -> None:
         """The last words of an answer that broke off; ``body`` is the dialect's error body."""
-        raise NotImplementedError
 
     def tell(self, event: dict[str, Any]) -> None:
         self._told.append(f"event: {event['type']}\ndata: ".encode() + dumps(event) + b"\n\n")
