@@ -9,6 +9,11 @@ ARGS   ?=
 # Modules are compiled once, so that every start of a process finds them compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
+# uv trusts what the machine trusts, as pip does; behind a proxy that opens TLS its own list is no use.
+ifneq (,$(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
+export UV_SYSTEM_CERTS ?= 1
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint bench clean
 

@@ -1,3 +1,4 @@
+from osmosis.evaluation import package_index
 from osmosis.evaluation.package_index import index_variables, local_paths
 
 
@@ -55,3 +56,12 @@ def test_local_indexes_and_certificates_are_found(tmp_path):
         tmp_path / "wheels",
         tmp_path / "ca.pem",
     }
+
+
+def test_the_machines_own_certificates_are_trusted_unless_others_are_named(tmp_path, monkeypatch):
+    store = tmp_path / "store.crt"
+    monkeypatch.setattr(package_index, "_SYSTEM_STORES", (str(store),))
+    assert package_index.system_certificates({}) == {}
+    store.write_text("")
+    assert package_index.system_certificates({}) == {"UV_SYSTEM_CERTS": "1"}
+    assert package_index.system_certificates({"SSL_CERT_FILE": "/own.crt"}) == {}

@@ -26,6 +26,10 @@ _NETWORK_VARIABLES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 )  # fmt: skip
 
+_SYSTEM_STORES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
+)  # fmt: skip
+
 _CERTIFICATE_VARIABLES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 )  # fmt: skip
@@ -57,6 +61,16 @@ def index_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 def certificate_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that say whom to trust, which any program on this machine needs."""
     return {name: environ[name] for name in _CERTIFICATE_VARIABLES if environ.get(name)}
+
+
+def system_certificates(variables: Mapping[str, str]) -> dict[str, str]:
+    """Have uv trust what the machine trusts, where nothing else was said and it has a store.
+
+    Behind a proxy that opens TLS, uv's own list of authorities is of no use.
+    """
+    if any(name in variables for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")):
+        return {}
+    return {"UV_SYSTEM_CERTS": "1"} if any(map(os.path.exists, _SYSTEM_STORES)) else {}
 
 
 def local_paths(variables: Mapping[str, str]) -> list[Path]:

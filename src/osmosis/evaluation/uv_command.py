@@ -21,7 +21,7 @@ import uv as uv_package
 
 from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
 from osmosis.evaluation.interpreters import Interpreter
-from osmosis.evaluation.package_index import index_variables, local_paths
+from osmosis.evaluation.package_index import index_variables, local_paths, system_certificates
 from osmosis.evaluation.plan import Sink
 from osmosis.evaluation.process_life import kill_tree
 from osmosis.evaluation.sandbox import Sandbox
@@ -163,6 +163,7 @@ def _clean(line: str) -> str:
 def _environment(variables: Mapping[str, str], home: Path, area: UvArea) -> dict[str, str]:
     return {
         "LANG": "C.UTF-8",
+        **system_certificates(variables),
         **variables,
         "PATH": SYSTEM_PATH,
         "HOME": str(home),
