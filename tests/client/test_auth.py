@@ -8,21 +8,24 @@ import pytest
 
 from osmosis.client.auth import Platform, Token, find_platform, find_token
 from osmosis.client.credentials import save_login
-from osmosis.client.local_server import find_local_server, local_token, process_start_time
+from osmosis.client.local_server import find_local_server, local_token
 from osmosis.client.urls import DEFAULT_PLATFORM_URL
+from osmosis.processes import boot_id, process_start_time
 from osmosis.wire.errors import AuthRequired, OsmosisError, ValidationFailed
 
 ANSWER = {"user": {"id": "u", "email": "a@b", "name": None}, "token_id": "t"}
 LOCAL = "http://127.0.0.1:7999"
 
 
-def run_server(home: Path, *, pid: int | None = None, start: int | None = None) -> None:
+def run_server(
+    home: Path, *, pid: int | None = None, start: int | None = None, boot: str | None = None
+) -> None:
     """What a server leaves in its data directory; this very process plays it."""
     pid = pid or os.getpid()
     data = home / "data"
     data.mkdir()
     started = start or process_start_time(pid)
-    facts = {"pid": pid, "url": LOCAL, "start_time": started, "boot_id": "x"}
+    facts = {"pid": pid, "url": LOCAL, "start_time": started, "boot_id": boot or boot_id()}
     (data / "server.json").write_text(json.dumps(facts))
     (data / "local-token").write_text("local-secret\n")
 
@@ -49,6 +52,13 @@ def test_a_server_that_has_ended_is_not_found(home: Path):
     assert not server.alive
     assert find_platform().source == "default"
     assert local_token(LOCAL) is None
+
+
+def test_a_server_of_an_earlier_boot_has_ended_whoever_has_its_pid_now(home: Path):
+    run_server(home, boot="an earlier boot")
+    server = find_local_server()
+    assert server is not None
+    assert not server.alive
 
 
 def test_a_broken_server_file_is_as_none(home: Path):

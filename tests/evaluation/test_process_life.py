@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from osmosis.evaluation.process_life import (
-    ProcessRecord,
-    descendants,
-    describe_exit,
-    die_with_parent,
-    kill_group,
-    kill_marked,
-    process_start_time,
-    reap,
-)
+from osmosis.evaluation.process_life import describe_exit, die_with_parent, kill_group, kill_marked
+from osmosis.processes import ProcessRecord, descendants, process_start_time, reap
 
 IGNORES_SIGTERM = "trap '' TERM; sleep 300 & echo ready; wait; wait"
 

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from osmosis.evaluation import rollout_process
-from osmosis.evaluation.process_life import ProcessRecord, process_start_time
 from osmosis.evaluation.rollout_process import RolloutProcess, advertised_capacity
 from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, usable_sandboxes
+from osmosis.processes import ProcessRecord, process_start_time
 from osmosis.wire.errors import RunFailed
 from tests.evaluation.rollout_lab import SERVER, Lab, Recorder, this_python
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from osmosis.platform.processes import start_time
 from osmosis.platform.settings import Settings
 from osmosis.platform.worker_process import WorkerProcess
+from osmosis.processes import process_start_time
 
 SOURCE = """
 import json, os, pathlib, sys, time
@@ -58,5 +58,5 @@ async def test_a_worker_is_started_again_when_it_dies_and_ends_with_the_server(
     os.kill(first, signal.SIGKILL)
     second = await next_worker(file, other_than=first)
     await worker.stop(1.0)
-    assert start_time(second) is None
+    assert process_start_time(second) is None
     assert list(settings.processes_dir.iterdir()) == []

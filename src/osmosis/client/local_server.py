@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from osmosis.client.urls import is_loopback, normalize
+from osmosis.processes import ProcessRecord
 from osmosis.wire.errors import OsmosisError
 
 DATA_DIR_ENV = "OSMOSIS_DATA_DIR"
@@ -62,23 +63,5 @@ def local_token(url: str, server: LocalServer | None = None) -> str | None:
 
 def _is_that_process(pid: int, facts: dict[str, Any]) -> bool:
     """Whether ``pid`` runs and is not another process that got the number later."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    recorded = facts.get("start_time")
-    seen = process_start_time(pid)
-    return recorded is None or seen is None or str(recorded) == str(seen)
-
-
-def process_start_time(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot, where the system tells (Linux)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-    if fields[0] == "Z":
-        return -1
-    return int(fields[19])
+    start_time, boot = str(facts.get("start_time")), str(facts.get("boot_id"))
+    return ProcessRecord(pid, start_time, boot).is_alive()

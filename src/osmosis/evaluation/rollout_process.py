@@ -24,18 +24,12 @@ from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
 from osmosis.evaluation.environment import Environment, check_sdk
 from osmosis.evaluation.package_index import certificate_variables
 from osmosis.evaluation.plan import EvaluationPlan, Sink
-from osmosis.evaluation.process_life import (
-    ProcessRecord,
-    descendants,
-    describe_exit,
-    kill_marked,
-    kill_tree,
-    terminate,
-)
+from osmosis.evaluation.process_life import describe_exit, kill_marked, terminate
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.rollout_output import OUTPUT_STEP, OutputReader
 from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, require_network
 from osmosis.evaluation.start_failure import exited_early, port_was_taken
+from osmosis.processes import ProcessRecord, descendants, kill_tree
 from osmosis.wire.errors import RunFailed
 
 HEALTH_LIMIT_S = 90.0

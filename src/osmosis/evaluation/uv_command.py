@@ -23,8 +23,8 @@ from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
 from osmosis.evaluation.interpreters import Interpreter
 from osmosis.evaluation.package_index import index_variables, local_paths, system_certificates
 from osmosis.evaluation.plan import Sink
-from osmosis.evaluation.process_life import kill_tree
 from osmosis.evaluation.sandbox import Sandbox
+from osmosis.processes import kill_tree
 from osmosis.wire.errors import RunFailed
 
 INSTALL_STEP = "install"

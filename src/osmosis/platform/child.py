@@ -10,14 +10,12 @@ import os
 import runpy
 import sys
 
-from osmosis.platform.processes import die_with_parent
+from osmosis.processes import die_with_my_parent
 
 
 def main() -> None:
     module, parent = sys.argv[1], int(sys.argv[2])
-    die_with_parent()
-    if os.getppid() != parent:
-        sys.exit(1)
+    die_with_my_parent(parent)
     sys.argv = [module]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
-from osmosis.platform.processes import ProcessRecord
 from osmosis.platform.settings import Settings, env_name
+from osmosis.processes import ProcessRecord
 from osmosis.wire.errors import OsmosisError
 
 HEALTH_TIMEOUT_S = 2.0
@@ -32,6 +32,7 @@ POLL_S = 0.02
 OUTPUT_SHOWN_CHARS = 2000
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServerRecord(ProcessRecord):
     """What ``server.json`` holds."""
 
@@ -66,7 +67,7 @@ def serve(settings: Settings, *, show_link: bool = True) -> None:
 def status(settings: Settings) -> ServerStatus:
     """Whether the data directory's server runs and answers."""
     record = read_record(settings)
-    if record is None or not record.alive():
+    if record is None or not record.is_alive():
         return ServerStatus(running=False, healthy=False, data_dir=settings.data_dir)
     return ServerStatus(
         running=True,
@@ -85,7 +86,7 @@ def stop(settings: Settings, *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
     if record is None or not record.send(signal.SIGTERM):
         return False
     deadline = time.monotonic() + timeout_s
-    while record.alive():
+    while record.is_alive():
         if time.monotonic() > deadline:
             record.send(signal.SIGKILL)
             break
@@ -152,8 +153,8 @@ def environment(settings: Settings) -> Mapping[str, str]:
 
 def read_record(settings: Settings) -> ServerRecord | None:
     try:
-        return ServerRecord.model_validate_json(settings.server_file.read_bytes())
-    except (OSError, ValidationError):
+        return ServerRecord(**json.loads(settings.server_file.read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
 
 

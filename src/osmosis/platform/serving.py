@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import resource
@@ -12,6 +13,7 @@ import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
 
 import uvicorn
 import uvloop
@@ -23,7 +25,6 @@ from osmosis.platform.db.base import utc_now
 from osmosis.platform.paging import iso
 from osmosis.platform.platform import Platform
 from osmosis.platform.ports import BACKLOG, listen
-from osmosis.platform.processes import ProcessRecord, reap
 from osmosis.platform.security.hosts import WILDCARDS, is_loopback
 from osmosis.platform.security.sessions import create_login_code
 from osmosis.platform.security.vault import write_private
@@ -31,6 +32,7 @@ from osmosis.platform.server import ServerRecord, read_record
 from osmosis.platform.server_log import configure_logging
 from osmosis.platform.settings import Settings
 from osmosis.platform.worker_process import WorkerProcess
+from osmosis.processes import ProcessRecord, reap
 from osmosis.wire.errors import Conflict, Forbidden
 
 KEEP_ALIVE_S = 75
@@ -177,11 +179,10 @@ async def _first_done(serving: asyncio.Task[None], stop: asyncio.Event) -> None:
 async def _recorded(settings: Settings, url: str) -> AsyncGenerator[None]:
     """``server.json`` while the server listens."""
     me = ProcessRecord.of(os.getpid(), "server")
-    if me is not None:
-        record = ServerRecord(
-            **me.model_dump(), url=url, version=osmosis.__version__, started_at=iso(utc_now())
-        )
-        write_private(settings.server_file, record.model_dump_json(indent=2) + "\n")
+    record = ServerRecord(
+        **asdict(me), url=url, version=osmosis.__version__, started_at=iso(utc_now())
+    )
+    write_private(settings.server_file, json.dumps(asdict(record), indent=2) + "\n")
     log.info("Osmosis %s listens at %s.", osmosis.__version__, url)
     try:
         yield

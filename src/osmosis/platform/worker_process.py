@@ -8,10 +8,11 @@ import logging
 import os
 import signal
 import time
+from pathlib import Path
 
 from osmosis.platform.child import child_argv
-from osmosis.platform.processes import ProcessRecord
 from osmosis.platform.settings import Settings
+from osmosis.processes import ProcessRecord
 
 MODULE = "osmosis.worker"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
@@ -77,8 +78,7 @@ class WorkerProcess:
             limit=LINE_BYTES,
         )
         self._process = process
-        record = ProcessRecord.of(process.pid, "worker")
-        file = record.save(self._settings.processes_dir) if record else None
+        file = _recorded(process.pid, self._settings.processes_dir)
         log.info("The worker runs as process %s.", process.pid)
         try:
             await _log_output(process)
@@ -97,6 +97,13 @@ class WorkerProcess:
             "OSMOSIS_WORKER_TOKEN_FILE": str(self._settings.worker_token_file),
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def _recorded(pid: int, directory: Path) -> Path | None:
+    """The file of its record; None when it has ended already."""
+    with contextlib.suppress(ProcessLookupError):
+        return ProcessRecord.of(pid, "worker").save(directory)
+    return None
 
 
 async def _log_output(process: asyncio.subprocess.Process) -> None:

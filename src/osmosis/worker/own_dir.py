@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osmosis.evaluation.process_life import ProcessRecord, reap
+from osmosis.processes import ProcessRecord, reap
 
 OWNER_FILE = "owner.lock"
 

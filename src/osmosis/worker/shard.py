@@ -20,8 +20,9 @@ import uvloop
 
 from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.plan import EvaluationPlan, Outcome
-from osmosis.evaluation.process_life import adopt_orphans, die_with_my_parent, shield_memory
+from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
+from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import FinishRequest, RunError, Stage
 from osmosis.worker.channel import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from osmosis.evaluation.process_life import ProcessRecord, kill_tree
+from osmosis.processes import ProcessRecord, kill_tree
 from osmosis.worker.channel import ShardJob, ShardState, frame
 
 MODULE = "osmosis.worker.shard"

@@ -12,7 +12,7 @@ import os
 from collections.abc import Set
 from pathlib import Path
 
-from osmosis.evaluation.process_life import kill_tree, process_start_time
+from osmosis.processes import kill_tree, process_start_time
 
 COLLECT_INTERVAL_S = 5.0
 

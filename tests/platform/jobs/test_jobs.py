@@ -17,8 +17,8 @@ from osmosis.platform.db.models import Job
 from osmosis.platform.jobs.process import JobProcessError, run_process
 from osmosis.platform.jobs.service import JobKind, Jobs
 from osmosis.platform.platform import Platform
-from osmosis.platform.processes import start_time
 from osmosis.platform.settings import Settings
+from osmosis.processes import process_start_time
 
 MODULES = {
     "double": "import json,sys; print(json.dumps({'twice': json.load(sys.stdin)['n'] * 2}))",
@@ -26,7 +26,7 @@ MODULES = {
     "endless": "import os,sys,time,pathlib,json\n"
     "pathlib.Path(json.load(sys.stdin)['pid_file']).write_text(str(os.getpid()))\n"
     "time.sleep(60)",
-    "flood": "import sys\nwhile True: sys.stdout.write('x' * 65536)",
+    "flood": "import os\nwhile True: os.write(1, b'x' * 65536)",
     "chatty": "print('[1]')",
     "curious": "import json,os; print(json.dumps(dict(os.environ)))",
 }
@@ -164,7 +164,7 @@ async def test_a_job_whose_lease_was_taken_applies_nothing(
         await session.execute(
             update(Job).where(Job.id == job).values(lease_token="other", lease_expires_at=far)
         )
-    await until(lambda: start_time(int(pid_file.read_text())) is None)
+    await until(lambda: process_start_time(int(pid_file.read_text())) is None)
     assert (outcomes.results, outcomes.failures) == ([], [])
     assert await status_of(platform, job) == "running"
 
@@ -176,7 +176,7 @@ async def test_closing_the_platform_ends_the_processes_of_its_jobs(
     await enqueue(platform, "endless", pid_file=str(pid_file))
     await until(lambda: pid_file.exists() and bool(pid_file.read_text()))
     await platform.close()
-    assert start_time(int(pid_file.read_text())) is None
+    assert process_start_time(int(pid_file.read_text())) is None
 
 
 async def test_an_answer_that_cannot_be_applied_is_tried_again(platform: Platform) -> None:
@@ -209,6 +209,13 @@ async def test_a_process_is_bounded_in_time_and_output(tmp_path: Path) -> None:
         await run_process("job_flood", {}, timeout_s=10, output_bytes=100_000)
     with pytest.raises(JobProcessError, match="not a JSON object"):
         await run_process("job_chatty", {}, timeout_s=10, output_bytes=100)
+
+
+async def test_a_process_that_writes_without_end_is_ended_each_time() -> None:
+    """Unread output in a full pipe must not keep its end from being noticed."""
+    for _ in range(5):
+        with pytest.raises(JobProcessError, match="more than 100000 bytes"):
+            await run_process("job_flood", {}, timeout_s=20, output_bytes=100_000)
 
 
 async def test_a_process_sees_no_secret_of_the_servers_environment(

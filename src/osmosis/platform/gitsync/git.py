@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from osmosis.platform.process_end import ended
 from osmosis.platform.settings import Settings
 
 READ_BYTES = 256 * 1024
@@ -170,10 +171,10 @@ async def end_group(process: asyncio.subprocess.Process) -> None:
             _signal_group(process.pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                await _drained(process)
+                await ended(process)
                 break
     _signal_group(process.pid, signal.SIGKILL)
-    await _drained(process)
+    await ended(process)
 
 
 def pipes(
@@ -183,13 +184,6 @@ def pipes(
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise ValueError("the process was started without pipes")
     return process.stdin, process.stdout, process.stderr
-
-
-async def _drained(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end; a pipe that nobody reads would keep asyncio from noticing it."""
-    await asyncio.gather(
-        *(_read(stream, 0) for stream in (process.stdout, process.stderr)), process.wait()
-    )
 
 
 def _signal_group(leader: int, number: int) -> None:

@@ -10,6 +10,7 @@ import signal
 from typing import Any, cast
 
 from osmosis.platform.child import child_argv
+from osmosis.platform.process_end import ended
 
 ERROR_TAIL_BYTES = 2000
 READ_BYTES = 65_536
@@ -36,13 +37,14 @@ async def run_process(
         async with asyncio.timeout(timeout_s):
             answer, complaint = await _talk(process, json.dumps(payload).encode(), output_bytes)
             status = await process.wait()
+            if answer is None:
+                raise JobProcessError(f"Its process answered more than {output_bytes} bytes.")
     except TimeoutError:
         raise JobProcessError(f"It took longer than {timeout_s:g} seconds and was ended.") from None
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         # Shielded: a cancelled job must still reap its process.
-        await asyncio.shield(process.wait())
+        await asyncio.shield(ended(process))
     if status != 0:
         last = complaint.decode(errors="replace").strip().splitlines()
         why = f": {last[-1]}" if last else "."
@@ -58,13 +60,19 @@ async def run_process(
 
 async def _talk(
     process: asyncio.subprocess.Process, question: bytes, output_bytes: int
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes | None, bytes]:
+    """What it wrote to both its outputs, to their ends; None for an answer beyond the bound."""
     _, answer, complaint = await asyncio.gather(
         _send(cast(asyncio.StreamWriter, process.stdin), question),
-        _read_all(cast(asyncio.StreamReader, process.stdout), output_bytes),
+        _read_answer(process, output_bytes),
         _read_tail(cast(asyncio.StreamReader, process.stderr)),
     )
     return answer, complaint
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _send(stdin: asyncio.StreamWriter, question: bytes) -> None:
@@ -74,13 +82,18 @@ async def _send(stdin: asyncio.StreamWriter, question: bytes) -> None:
     stdin.close()
 
 
-async def _read_all(stream: asyncio.StreamReader, limit_bytes: int) -> bytes:
+async def _read_answer(process: asyncio.subprocess.Process, limit_bytes: int) -> bytes | None:
+    stream = cast(asyncio.StreamReader, process.stdout)
     taken = bytearray()
+    too_much = False
     while chunk := await stream.read(READ_BYTES):
+        if too_much:
+            continue
         taken += chunk
         if len(taken) > limit_bytes:
-            raise JobProcessError(f"Its process answered more than {limit_bytes} bytes.")
-    return bytes(taken)
+            too_much = True
+            _kill(process)
+    return None if too_much else bytes(taken)
 
 
 async def _read_tail(stream: asyncio.StreamReader) -> bytes:

@@ -15,10 +15,10 @@ from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.evals.lifecycle import CLAIMABLE, DELETED, end_run, run_topic
 from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
-from osmosis.platform.processes import start_time
 from osmosis.platform.runners.finish import note_end
 from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimable
 from osmosis.platform.runners.writers import SegmentWriters
+from osmosis.processes import process_start_time
 
 PERIOD_S = 1.0
 SWEEP_PERIOD_S = 60.0
@@ -73,7 +73,7 @@ def is_dead(worker_id: str) -> bool:
     match = WORKER_ID.fullmatch(worker_id)
     if match is None or match["host"] != machine.node():
         return False
-    return start_time(int(match["pid"])) is None
+    return process_start_time(int(match["pid"])) is None
 
 
 async def end_stopped_runs(platform: Platform) -> list[str]:

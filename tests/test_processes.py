@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from osmosis.platform.child import child_argv
-from osmosis.platform.processes import ProcessRecord, reap, start_time
+from osmosis.processes import ProcessRecord, process_start_time, reap
 from osmosis.worker.shard_process import shard_argv
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -16,7 +17,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 def gone(pid: int) -> bool:
     deadline = time.monotonic() + 5
-    while start_time(pid) is not None:
+    while process_start_time(pid) is not None:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
@@ -25,10 +26,10 @@ def gone(pid: int) -> bool:
 
 def test_a_process_is_known_by_more_than_its_pid() -> None:
     me = ProcessRecord.of(os.getpid())
-    assert me is not None and me.alive()
-    assert not me.model_copy(update={"start_time": "1"}).alive()
-    assert not me.model_copy(update={"boot_id": "another boot"}).alive()
-    assert not me.model_copy(update={"start_time": "1"}).send(signal.SIGKILL)
+    assert me.is_alive()
+    assert not replace(me, start_time="1").is_alive()
+    assert not replace(me, boot_id="another boot").is_alive()
+    assert not replace(me, start_time="1").send(signal.SIGKILL)
 
 
 def test_the_reaper_ends_recorded_processes_and_leaves_strangers(tmp_path: Path) -> None:
@@ -36,9 +37,8 @@ def test_the_reaper_ends_recorded_processes_and_leaves_strangers(tmp_path: Path)
     try:
         record = ProcessRecord.of(left.pid, "shard")
         other = ProcessRecord.of(stranger.pid, "reused pid")
-        assert record and other
         record.save(tmp_path)
-        other.model_copy(update={"start_time": "1"}).save(tmp_path)
+        replace(other, start_time="1").save(tmp_path)
         (tmp_path / "damaged.json").write_text("{")
         assert [found.what for found in reap(tmp_path)] == ["shard"]
         assert left.wait(5) == -signal.SIGKILL
