@@ -24,6 +24,8 @@ __all__ = ["osmosis"]
 Kind = Literal["list", "detail", "operation"]
 MODES = ("rich", "plain", "json")
 CONFIG = "configs/eval/multiply-scripted.toml"
+LONG = ("--limit", "200", "--n", "20", "--batch-size", "1")
+"""A run that has not ended by itself when a command comes to it."""
 CONTEXT = {"git", "workspace_directory"}
 ENVELOPES: dict[str, set[str]] = {
     "list": {"schema_version", "items", "total_count", "has_more", "next_offset"},
@@ -76,7 +78,7 @@ def login_first(osmosis: Osmosis, mode: str) -> None:
 
 def pending_run(osmosis: Osmosis, mode: str) -> None:
     """A run for the command that ends it; ``{doomed}`` in the words."""
-    done = osmosis("--json", "eval", "submit", CONFIG, "-y", "--limit", "200")
+    done = osmosis("--json", "eval", "submit", CONFIG, "-y", *LONG)
     DATA[f"doomed-{mode}"] = done.json["resource"]["name"]
 
 
@@ -196,10 +198,10 @@ def finished(workspace: Workspace) -> Workspace:
     """The workspace of the lab, with a finished run of three rows, and runs to do away with."""
     done = workspace.json("eval", "submit", CONFIG, "-y", "--watch", "--limit", "3", "--n", "2")
     DATA["run"], DATA["data"] = done["resource"]["name"], workspace.lab.data
-    submit = ("eval", "submit", CONFIG, "-y", "--limit")
+    submit = ("eval", "submit", CONFIG, "-y")
     for mode in MODES:
-        DATA[f"ended-{mode}"] = workspace.json(*submit, "1")["resource"]["name"]
-        DATA[f"stopped-{mode}"] = workspace.json(*submit, "200")["resource"]["name"]
+        DATA[f"ended-{mode}"] = workspace.json(*submit, "--limit", "1")["resource"]["name"]
+        DATA[f"stopped-{mode}"] = workspace.json(*submit, *LONG)["resource"]["name"]
         workspace.osmosis("eval", "stop", DATA[f"stopped-{mode}"], "-y")
     return workspace
 
