@@ -7,7 +7,7 @@ are the documented ones. A command that is not in the table here makes a test fa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -194,7 +194,7 @@ def path_of(words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished(workspace: Workspace) -> Workspace:
+def finished(workspace: Workspace) -> Iterator[Workspace]:
     """The workspace of the lab, with a finished run of three rows, and runs to do away with."""
     done = workspace.json("eval", "submit", CONFIG, "-y", "--watch", "--limit", "3", "--n", "2")
     DATA["run"], DATA["data"] = done["resource"]["name"], workspace.lab.data
@@ -203,7 +203,12 @@ def finished(workspace: Workspace) -> Workspace:
         DATA[f"ended-{mode}"] = workspace.json(*submit, "--limit", "1")["resource"]["name"]
         DATA[f"stopped-{mode}"] = workspace.json(*submit, *LONG)["resource"]["name"]
         workspace.osmosis("eval", "stop", DATA[f"stopped-{mode}"], "-y")
-    return workspace
+    yield workspace
+    for mode in MODES:
+        retried = DATA[f"stopped-{mode}"]
+        if workspace.info(retried)["eval_run"]["status"] in ("pending", "running"):
+            workspace.osmosis("eval", "stop", retried, "-y")
+            workspace.wait(retried)
 
 
 @pytest.fixture
