@@ -39,6 +39,7 @@ def test_init_again_keeps_everything(workspace: Path, near: Osmosis):
     before = git(workspace, "remote", "get-url", "origin")
     done = near("--json", "init", workspace).json
     assert done["resource"]["created"] == []
+    assert "git commit" not in str(done["next_steps_structured"])
     assert done["resource"]["connected"]
     assert git(workspace, "remote", "get-url", "origin") == before
 

@@ -66,3 +66,14 @@ def test_long_text_goes_over_several_lines_and_is_never_cut() -> None:
     column = Column("Message", lambda r: r["message"], kind="long")
     lines, left_out = drawn(Listing([{"message": text}], [column], 1), 30)
     assert left_out == [] and "end" in lines[-1]
+
+
+def test_a_long_text_wraps_before_a_short_one_is_cut() -> None:
+    entry = {"Step": "starting rollout", "Message": "Rollout healthy after 1.01 s. " * 4}
+    columns = [
+        Column("Step", lambda e: e["Step"]),
+        Column("Message", lambda e: e["Message"], kind="long"),
+    ]
+    lines, _ = drawn(Listing(items=[entry], columns=columns, total_count=1), 60)
+    assert "starting rollout" in lines[1] and "…" not in "".join(lines)
+    assert len(lines) > 2

@@ -79,7 +79,7 @@ def _connect(root: Path, name: str | None) -> Link | None:
 
 def _next_steps(directory: Path, made: Scaffolded, link: Link | None) -> list[NextStep]:
     steps = [NextStep("Go there:", f"cd {directory}")] if str(directory) != "." else []
-    if not made.committed:
+    if made.created and not made.committed:
         steps.append(NextStep("Commit:", "git add -A && git commit -m 'Start'"))
     if link is None:
         steps.append(NextStep("Connect it once a server runs:", "osmosis workspace connect"))

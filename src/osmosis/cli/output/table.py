@@ -37,23 +37,32 @@ def fitted_table(listing: Listing, width: int, *, shorten: bool = True) -> tuple
             break
         columns.remove(goes)
         left_out.insert(0, goes.header)
-    room = width - sum(natural[id(c)] + GAP for c in columns) + GAP
+    widths = _shrunk(columns, natural, width)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for column in columns:
-        wide = natural[id(column)]
-        if shorten and room < 0:
-            wide = max(wide + room, _least(column, wide))
-            room += natural[id(column)] - wide
         table.add_column(
             column.header,
             justify=column.justify,
             overflow="ellipsis" if shorten and column.kind != "long" else "fold",
             no_wrap=column.kind in WHOLE_KINDS or (shorten and column.kind != "long"),
-            width=wide if shorten else None,
+            width=widths[id(column)] if shorten else None,
         )
     for row in zip(*(cells[id(column)] for column in columns), strict=True):
         table.add_row(*(_styled(c, text) for c, text in zip(columns, row, strict=True)))
     return table, left_out
+
+
+def _shrunk(columns: Sequence[Column], natural: dict[int, int], width: int) -> dict[int, int]:
+    """How wide each column is, by its id. Long text gives way first: it wraps and loses nothing."""
+    widths = dict(natural)
+    room = width - sum(natural[id(c)] + GAP for c in columns) + GAP
+    for column in sorted(columns, key=lambda c: c.kind != "long"):
+        if room >= 0:
+            break
+        wide = natural[id(column)]
+        widths[id(column)] = max(wide + room, _least(column, wide))
+        room += wide - widths[id(column)]
+    return widths
 
 
 def _least(column: Column, natural: int) -> int:

@@ -41,7 +41,6 @@ EFFECTIVE_LABELS = {
     "environment": "Environment",
     "model": "Gateway",
     "judge": "Judge",
-    "sample_deadline_s": "sample deadline s",
 }
 # The settings and the advanced section are shown as they were submitted, the origin as a tag.
 REPEATED = ("advanced", "origin")
@@ -94,17 +93,17 @@ class RunView:
         """The evaluation settings in the documented order, then the advanced ones."""
         evaluation = self.run.config.get("evaluation", {})
         both = {**evaluation, **self.run.config.get("advanced", {})}
-        return {key: shown_value(value) for key, value in both.items() if value is not None}
+        return dict(labelled(key, value) for key, value in both.items() if value is not None)
 
     @property
     def effective(self) -> dict[str, Any]:
         """What the worker found and decided, without what the settings say already."""
         shown: dict[str, Any] = {}
         for key, value in self.run.effective.items():
-            if key in self.settings or key in REPEATED or value is None:
+            label, text = labelled(key, value)
+            if label in self.settings or key in REPEATED or value is None:
                 continue
-            flat = flattened(value) if isinstance(value, dict) else shown_value(value)
-            shown[EFFECTIVE_LABELS.get(key, key.replace("_", " "))] = flat
+            shown[label] = flattened(value) if isinstance(value, dict) else text
         return shown
 
     @property
@@ -154,6 +153,15 @@ async def view_run(
         cost=cost_document(run),
         selection=selection_document(run),
     )
+
+
+def labelled(key: str, value: Any) -> tuple[str, str]:
+    """A key of a config and its value for people: ``("Grader timeout", "150 s")``."""
+    text = shown_value(value)
+    if key.endswith("_s"):
+        key, text = key.removesuffix("_s"), f"{text} s"
+    label = EFFECTIVE_LABELS.get(key) or key.replace("_", " ")
+    return label if len(label) == 1 else label[0].upper() + label[1:], text
 
 
 def flattened(values: dict[str, Any]) -> str:
