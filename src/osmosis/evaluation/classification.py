@@ -1,8 +1,8 @@
 """From a rollout's terminal answer to a sample's status, reward and error.
 
-The order is product-behaviour.md §1.9, the workflow's own cause first. Provider failures that
-the gateway saw behind a failed sample are named, and typed ``http_error``: an error of the
-provider is not a zero of the agent.
+The order is product-behaviour.md §1.9, the workflow's own cause first. A failed model call that
+the gateway saw behind a failed sample is named, and typed by the one table of failures
+(:mod:`osmosis.wire.failure_policy`): an error of the provider is not a zero of the agent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from osmosis.evaluation.driver import RolloutResult
+from osmosis.metrics.error_types import is_infrastructure
+from osmosis.wire.failure_policy import error_type_of_call
 from osmosis.wire.samples import ModelCall, SampleStatus
 
 KNOWN_CATEGORIES = frozenset({"timeout", "validation_error", "http_error", "agent_error"})
-PROVIDER_ERROR_KINDS = frozenset(
-    {"auth", "rate_limit", "server_error", "connection", "timeout", "bad_response", "not_found"}
-)
-"""``ModelCall.error_kind`` values that are the provider's doing, not the agent's."""
-PROVIDER_HIDING_CATEGORIES = frozenset({None, "agent_error", "http_error", "internal_error"})
+CALL_HIDING_CATEGORIES = frozenset({None, "agent_error", "http_error", "internal_error"})
 """Categories that an exception out of a failed model call ends up in."""
+REPORTING_CATEGORIES = frozenset({"agent_error", "http_error"})
+"""Those that say that user code failed; the others may have a reason of their own."""
 
 RETURN_A_SAMPLE = (
     "Return an AgentWorkflowOutput with messages, or a list of messages, from AgentWorkflow.run()."
@@ -38,12 +38,16 @@ GRADER_RAN_NOT = (
 
 @dataclass(slots=True, frozen=True)
 class Classified:
-    """A sample's verdict. ``reward`` is finite and only there when the grader succeeded."""
+    """A sample's verdict. ``reward`` is finite and only there when the grader succeeded.
+
+    ``error_kind``: the kind of the model call that was the cause.
+    """
 
     status: SampleStatus
     reward: float | None = None
     error_type: str | None = None
     error_message: str | None = None
+    error_kind: str | None = None
 
 
 def classify(
@@ -79,10 +83,10 @@ def _of_success(sample: dict[str, Any] | None) -> Classified:
 def _of_failure(result: RolloutResult, calls: Sequence[ModelCall], *, limits: str) -> Classified:
     category, message = result.err_category, result.err_message
     graded_phase = result.sample is not None
-    if category in PROVIDER_HIDING_CATEGORIES and (
-        call := _provider_failure(calls, "judge" if graded_phase else "policy")
+    if category in CALL_HIDING_CATEGORIES and (
+        failed := _failed_by_call(calls, "judge" if graded_phase else "policy", result)
     ):
-        return _failed("http_error", _provider_message(call, message))
+        return failed
     if category == "timeout":
         text = (message or "The sample ran out of time").rstrip(". ")
         return _failed("timeout", f"{text}. Limits: {limits}.")
@@ -112,16 +116,30 @@ def _failed(error_type: str | None, message: str) -> Classified:
     return Classified("failed", error_type=error_type, error_message=message)
 
 
-def _provider_failure(calls: Sequence[ModelCall], route: str) -> ModelCall | None:
-    """The last call of the failing phase, when it was the provider who failed it.
+def _failed_by_call(
+    calls: Sequence[ModelCall], route: str, result: RolloutResult
+) -> Classified | None:
+    """The verdict when the last call of the failing phase failed.
 
     A workflow that went on after a failed call did not fail because of it.
     """
     last = next((call for call in reversed(calls) if call.route == route), None)
-    return last if last is not None and last.error_kind in PROVIDER_ERROR_KINDS else None
+    if last is None or last.error_kind is None:
+        return None
+    error_type = error_type_of_call(last.error_kind, route)
+    if error_type is None:
+        return None
+    if result.err_category not in REPORTING_CATEGORIES and not is_infrastructure(error_type):
+        return None
+    return Classified(
+        "failed",
+        error_type=error_type,
+        error_message=_call_message(last, result.err_message),
+        error_kind=last.error_kind,
+    )
 
 
-def _provider_message(call: ModelCall, message: str | None) -> str:
+def _call_message(call: ModelCall, message: str | None) -> str:
     who = "judge model" if call.route == "judge" else "model"
     text = f"The {who} {call.model} failed: {call.error_kind} (HTTP {call.http_status})"
     if call.error_message:

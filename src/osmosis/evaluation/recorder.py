@@ -110,6 +110,7 @@ class Recorder:
             reward=verdict.reward,
             error_type=verdict.error_type,
             error_message=message,
+            error_kind=verdict.error_kind,
             tokens=tokens,
             prompt_tokens=prompt,
             completion_tokens=completion,

@@ -139,6 +139,7 @@ RUN_ERROR_KINDS = (
     "model_key_missing",
     "model_key_rejected",
     "model_not_found",
+    "model_quota_exhausted",
     "model_rate_limited",
     "model_unreachable",
     "model_wrong_endpoint",

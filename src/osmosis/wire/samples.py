@@ -43,9 +43,11 @@ class SampleRecord(BaseModel):
     """The terminal result of one sample: the winning try of (run, row_index, run_index).
 
     ``rollout_id`` is the try's own id (32 lower hex). ``reward`` is finite and only present when
-    the grader succeeded. ``tokens`` counts policy calls only. ``trajectory`` is an ATIF document
-    (rollout-protocol.md §8.1) or None. ``output`` is what the sample printed, when it can be told
-    apart. All text is redacted of secret values before it gets here.
+    the grader succeeded. ``error_kind`` is the kind of the model call that failed the sample, where
+    one did (:mod:`osmosis.wire.failure_policy`). ``tokens`` counts policy calls only.
+    ``trajectory`` is an ATIF document (rollout-protocol.md §8.1) or None. ``output`` is what the
+    sample printed, when it can be told apart. All text is redacted of secret values before it gets
+    here.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -58,6 +60,7 @@ class SampleRecord(BaseModel):
     reward: float | None = None
     error_type: str | None = None
     error_message: str | None = None
+    error_kind: str | None = None
     tokens: int | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

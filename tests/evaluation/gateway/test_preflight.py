@@ -87,7 +87,7 @@ async def test_a_spent_quota_has_its_own_remedy(make_bench, upstream):
     error = {"message": "no money", "code": "insufficient_quota"}
     upstream.answers = [says({"error": error}, 429)]
     failed = await failure(await make_bench())
-    assert failed.kind == "model_rate_limited"
+    assert failed.kind == "model_quota_exhausted"
     assert "credit" in (failed.hint or "")
 
 

@@ -86,7 +86,7 @@ async def test_an_error_inside_a_stream_becomes_an_error_event_and_the_end(make_
     assert [name for name, _ in told] == ["message", "error", "message"]
     assert told[1][1]["error"]["message"] == "overloaded [REDACTED]"
     assert told[2][1] == "[DONE]"
-    assert bench.session.calls[0].error_kind == "server_error"
+    assert bench.session.calls[0].error_kind == "overloaded"
     assert upstream.hits == 1
 
 

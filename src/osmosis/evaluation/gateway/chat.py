@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure, error_text, kind_of_status
+from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure, error_text
 from osmosis.evaluation.gateway.json_codec import dumps, loads
+from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.wire.samples import Route
 from osmosis.workspace.advanced import AdvancedSection
 
@@ -232,7 +233,7 @@ def _no_choices(body: dict[str, Any]) -> UpstreamFailure:
         text = "The answer is not a chat completion: it has no 'choices'."
         return UpstreamFailure("bad_response", text, status=502)
     status = int(code) if code is not None and code.isdecimal() and len(code) == 3 else 502
-    kind = kind_of_status(status) if status >= 400 else "bad_response"
+    kind = kind_of_error(status, message, type_, code) if status >= 400 else "bad_response"
     return UpstreamFailure(kind, message, status=status, type=type_, code=code)
 
 

@@ -4,20 +4,8 @@
     └── UpstreamFailure    an attempt upstream failed; ``status`` None means no HTTP answer
     Refused                the client's own request is not acceptable; never reaches upstream
 
-``kind`` is what ``ModelCall.error_kind`` records:
-
-    bad_request          the gateway refused the client's request
-    auth                 401 or 403 from the provider
-    rate_limit           429, after all retries
-    not_found            404: no such model, or no such path
-    invalid_request      any other 4xx of the provider
-    server_error         5xx of the provider, after all retries
-    connection           no link: name, refusal, reset, TLS
-    timeout              no link within the connect limit
-    bad_response         an answer that is not a chat completion
-    client_disconnected  the client went away; the upstream call was cancelled
-    session_closed       the sample ended; the upstream call was cancelled
-    internal             our own fault
+``kind`` is what ``ModelCall.error_kind`` records: a row of
+:data:`osmosis.wire.failure_policy.CALL_POLICIES`.
 """
 
 from __future__ import annotations
@@ -29,7 +17,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from osmosis.evaluation.gateway.json_codec import loads
+from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.limits import CallFailure
+from osmosis.wire.failure_policy import policy_of_call
 
 RETRY_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
 CAPTURED_CHARS = 65_536
@@ -90,30 +80,23 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> U
         message = f"HTTP {status}: the answer is an HTML page, not JSON"
     elif 300 <= status < 400:
         message = f"HTTP {status}: it redirects to {headers.get('Location', 'another address')}"
-    exhausted = code == "insufficient_quota" or type_ == "insufficient_quota"
     told_not_to = headers.get("x-should-retry", "").lower() == "false"
+    kind = kind_of_error(status, message, type_, code)
     return UpstreamFailure(
-        kind_of_status(status),
+        kind,
         message or f"HTTP {status} without a message",
         status=status,
         type=type_,
         code=code,
-        retryable=status in RETRY_STATUSES and not exhausted and not told_not_to,
+        retryable=may_repeat(status, kind) and not told_not_to,
         retry_after_s=retry_after_s(headers),
         html=html,
     )
 
 
-def kind_of_status(status: int) -> str:
-    if status in (401, 403):
-        return "auth"
-    if status == 404:
-        return "not_found"
-    if status == 429:
-        return "rate_limit"
-    if status < 400:
-        return "bad_response"
-    return "server_error" if status >= 500 else "invalid_request"
+def may_repeat(status: int, kind: str) -> bool:
+    """Whether another attempt may succeed where one was answered like this."""
+    return status in RETRY_STATUSES and policy_of_call(kind).retry == "call"
 
 
 def error_text(body: bytes) -> tuple[str, str | None, str | None]:

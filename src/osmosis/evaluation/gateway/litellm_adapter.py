@@ -21,12 +21,12 @@ from typing import Any
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply
 from osmosis.evaluation.gateway.event_stream import EventStream
 from osmosis.evaluation.gateway.failures import (
-    RETRY_STATUSES,
     UpstreamFailure,
-    kind_of_status,
+    may_repeat,
     retry_after_s,
 )
 from osmosis.evaluation.gateway.link import link_failure
+from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.gateway.providers import first_set
 from osmosis.evaluation.gateway.synthetic_stream import events_of
 from osmosis.wire.errors import RunFailed
@@ -41,6 +41,12 @@ SETTINGS: Mapping[str, Any] = {
     "drop_params": False,
     "num_retries": 0,
 }
+KIND_BY_CLASS: Mapping[str, str] = {
+    "ContextWindowExceededError": "context_length",
+    "ContentPolicyViolationError": "content_filter",
+    "BudgetExceededError": "quota",
+}
+"""LiteLLM's classes that say more than their status."""
 CALL_TIMEOUT_S = 24 * 3600.0
 """LiteLLM insists on a limit of its own; the sample's deadline comes long before."""
 
@@ -216,13 +222,16 @@ class LiteLLMModel:
         if not isinstance(status, int):
             return UpstreamFailure("bad_response", f"{name}: {message}", status=502)
         response, code = getattr(error, "response", None), getattr(error, "code", None)
+        type_ = getattr(error, "type", None)
+        code = code if isinstance(code, str) else None
+        kind = KIND_BY_CLASS.get(name) or kind_of_error(status, message, type_, code)
         return UpstreamFailure(
-            kind_of_status(status),
+            kind,
             message,
             status=status,
-            type=getattr(error, "type", None),
-            code=code if isinstance(code, str) else None,
-            retryable=status in RETRY_STATUSES,
+            type=type_,
+            code=code,
+            retryable=may_repeat(status, kind),
             retry_after_s=retry_after_s(getattr(response, "headers", None) or {}),
         )
 

@@ -23,6 +23,7 @@ from osmosis.workspace.advanced import AdvancedSection
 STEP = "checking model"
 PROBE_MAX_TOKENS = 256
 PROBE_TIMEOUT_S = 60.0
+PASSING_KINDS = ("server_error", "overloaded")
 RATE_LIMIT_PATIENCE_S = 10.0
 """How long rate-limited probes are spaced out before the run ends."""
 
@@ -54,7 +55,7 @@ async def check_model(
             "The run goes on; its rows may time out.",
         )
     except UpstreamFailure as failure:
-        if failure.kind == "server_error" or failure.status == 408:
+        if failure.kind in PASSING_KINDS or failure.status == 408:
             sink.log(
                 "warning",
                 STEP,
@@ -125,15 +126,17 @@ async def _verdict(model: Model, failure: UpstreamFailure) -> RunFailed:
             hint="Check the key's value, its expiry and whether it may use this model, and store "
             "it anew with 'osmosis secret set'.",
         )
+    if failure.kind == "quota":
+        return RunFailed(
+            "model_quota_exhausted",
+            f"The provider of '{model.path}'{where} reports a spent quota. {said}",
+            hint="Add credit or raise the limit of the account, then submit again.",
+        )
     if failure.kind == "rate_limit":
-        spent = not failure.retryable
         return RunFailed(
             "model_rate_limited",
-            f"The provider of '{model.path}'{where} "
-            f"{'reports a spent quota' if spent else 'refuses calls for its rate limit'}. {said}",
-            hint="Add credit or raise the limit of the account, then submit again."
-            if spent
-            else "Submit again later, lower batch_size, or ask the provider for a higher limit.",
+            f"The provider of '{model.path}'{where} refuses calls for its rate limit. {said}",
+            hint="Submit again later, lower batch_size, or ask the provider for a higher limit.",
         )
     if failure.kind in ("connection", "timeout") and failure.status is None:
         return RunFailed(

@@ -18,8 +18,9 @@ from typing import Any
 
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply, text_of
 from osmosis.evaluation.gateway.event_stream import EventStream
-from osmosis.evaluation.gateway.failures import RETRY_STATUSES, UpstreamFailure, kind_of_status
+from osmosis.evaluation.gateway.failures import UpstreamFailure, may_repeat
 from osmosis.evaluation.gateway.json_codec import dumps, loads
+from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.gateway.script_format import Rule, Script, read_script
 from osmosis.evaluation.gateway.script_template import Template, TemplateError, number_or_text
 from osmosis.evaluation.gateway.synthetic_stream import events_of
@@ -231,11 +232,12 @@ def _filled(value: Any, names: dict[str, Any], chance: random.Random) -> Any:
 
 
 def _failure(status: int, message: str, retry_after_s: float | None = None) -> UpstreamFailure:
+    kind = kind_of_error(status, message)
     return UpstreamFailure(
-        kind_of_status(status),
+        kind,
         message,
         status=status,
         type="scripted",
-        retryable=status in RETRY_STATUSES,
+        retryable=may_repeat(status, kind),
         retry_after_s=retry_after_s,
     )

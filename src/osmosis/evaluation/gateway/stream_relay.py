@@ -8,6 +8,7 @@ from typing import Any
 from osmosis.evaluation.gateway.chat import Usage
 from osmosis.evaluation.gateway.failures import UpstreamFailure, error_text
 from osmosis.evaluation.gateway.json_codec import dumps, loads
+from osmosis.evaluation.gateway.provider_errors import kind_of_error
 
 NOTABLE = re.compile(
     rb'"usage"\s*:\s*\{|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]'
@@ -90,7 +91,9 @@ class StreamRelay:
             return False
         if event.get("error"):
             message, type_, code = error_text(dumps(event))
-            self.failure = UpstreamFailure("server_error", message, type=type_, code=code)
+            self.failure = UpstreamFailure(
+                kind_of_error(500, message, type_, code), message, type=type_, code=code
+            )
             return True
         if isinstance(event.get("usage"), dict):
             self.usage = Usage.of(event["usage"])

@@ -132,6 +132,7 @@ def sample_item(sample: Sample) -> dict[str, Any]:
         "reward": sample.reward,
         "error_type": sample.error_type,
         "error_message": sample.record.get("error_message"),
+        "error_kind": sample.record.get("error_kind"),
         "tokens": sample.tokens,
         "cost_usd": sample.cost_usd,
         "duration_ms": sample.duration_ms,

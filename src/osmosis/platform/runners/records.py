@@ -159,6 +159,7 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
     message = record.error_message
     more: dict[str, Any] = {
         "error_message": message[:MAX_ERROR_CHARS] if message else None,
+        "error_kind": record.error_kind,
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
         "judge_tokens": record.judge_tokens,

@@ -29,6 +29,7 @@ HASH = re.compile(r"[0-9a-f]{32,64}")
 SAMPLES_SHOWN = 50
 CATEGORY_NOTES = {
     "agent": "the agent's own",
+    "grader": "the grader's",
     "provider": "the model provider's",
     "platform": "the platform's",
     "timeout": "a time limit's",
