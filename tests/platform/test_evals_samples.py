@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from osmosis.platform.evals.sample_page import SamplePage, page_query
 from osmosis.platform.platform import Platform
 from tests.platform.conftest import Account
 from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
@@ -78,7 +79,97 @@ async def test_samples_page_by_key_and_filter_by_status(
     page = (await client.get(path_of(worker, "?status=failed&limit=50"))).json()
     assert {item["row_index"] for item in page["samples"]} == set(range(0, 30, 3))
     assert (await client.get(path_of(worker, "?status=odd"))).status_code == 400
-    assert (await client.get(path_of(worker, "?cursor=@@"))).status_code == 400
+
+
+async def read_all(
+    client: httpx.AsyncClient, worker: Worker, query: str, limit: int = 7
+) -> list[dict[str, Any]]:
+    """Every sample of a filter, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        more = f"&cursor={cursor}" if cursor else ""
+        answer = await client.get(path_of(worker, f"?limit={limit}&{query}{more}"))
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        found += page["samples"]
+        if (cursor := page["next_cursor"]) is None:
+            return found
+
+
+async def send_a_mixture(worker: Worker) -> None:
+    """Of each row: 0 and 1 of 5 pass, 2 is below the threshold, 3 is broken, 4 is skipped."""
+    kinds = (
+        {"reward": 1.0},
+        {"reward": 1.5},
+        {"reward": 0.1},
+        {"status": "failed", "reward": None, "error_type": "timeout"},
+        {"status": "skipped", "reward": None},
+    )
+    await worker.send(*(record(row, run, **kinds[row % 5]) for row in range(40) for run in (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("query", "kinds"),
+    [
+        ("passed=true", {0, 1}),
+        ("passed=false", {2, 3}),
+        ("status=failed", {3}),
+        ("status=skipped", {4}),
+        ("error=timeout", {3}),
+        ("error=agent_error", set()),
+        ("passed=false&error=timeout", {3}),
+    ],
+)
+async def test_a_filter_gives_exactly_its_samples(
+    client: httpx.AsyncClient, worker: Worker, query: str, kinds: set[int]
+) -> None:
+    await send_a_mixture(worker)
+    found = await read_all(client, worker, query)
+    expected = [(row, run) for row in range(40) for run in (0, 1) if row % 5 in kinds]
+    assert [(item["row_index"], item["run_index"]) for item in found] == expected
+
+
+async def test_rows_are_picked_by_ranges(client: httpx.AsyncClient, worker: Worker) -> None:
+    await send_a_mixture(worker)
+    found = await read_all(client, worker, "rows=3,7,10-12,100", limit=3)
+    assert [item["row_index"] for item in found] == [3, 3, 7, 7, 10, 10, 11, 11, 12, 12]
+    many = ",".join(str(2 * n) for n in range(300))
+    for rows in ("x", "5-3", many):
+        assert (await client.get(path_of(worker, f"?rows={rows}"))).status_code == 400
+
+
+async def test_the_worst_come_first_and_ties_in_order(
+    client: httpx.AsyncClient, worker: Worker
+) -> None:
+    await send_a_mixture(worker)
+    found = await read_all(client, worker, "order=reward", limit=5)
+    keys = [(item["reward"], item["row_index"], item["run_index"]) for item in found]
+    assert keys == sorted(keys)
+    assert len(set(keys)) == 3 * 8 * 2
+    assert keys[0][0] == 0.1 and keys[-1][0] == 1.5
+
+
+@pytest.mark.parametrize("cursor", ["@@", "x", "AAAA", "_" * 32])
+async def test_a_cursor_that_is_not_ours_is_refused(
+    client: httpx.AsyncClient, worker: Worker, cursor: str
+) -> None:
+    assert (await client.get(path_of(worker, f"?cursor={cursor}"))).status_code == 400
+
+
+@pytest.mark.parametrize("query", ["passed=", "error=timeout", "status=failed", "order=reward"])
+async def test_each_filter_is_answered_by_an_index(
+    platform: Platform, worker: Worker, query: str
+) -> None:
+    name, _, value = query.partition("=")
+    page = SamplePage(**{name: value or False})
+    statement = page_query("r", page).compile(compile_kwargs={"literal_binds": True})
+    explain = f"EXPLAIN QUERY PLAN {statement}"
+    steps = await platform.db.examine(
+        lambda connection: [row[3] for row in connection.exec_driver_sql(explain)]
+    )
+    index = f"ix_samples_by_{value if name == 'order' else name}"
+    assert [f"USING INDEX {index}" in step for step in steps] == [True], steps
 
 
 async def test_one_sample_shows_its_record_and_pages_its_steps(

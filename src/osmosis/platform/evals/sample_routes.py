@@ -8,13 +8,12 @@ from fastapi import APIRouter, Path, Query
 
 from osmosis.platform.deps import CurrentPlatform, CurrentScope
 from osmosis.platform.evals.documents import sample_item
+from osmosis.platform.evals.sample_page import SampleQuery, page_of_samples
 from osmosis.platform.evals.samples import (
     DEFAULT_STEPS,
     MAX_STEPS,
     SampleKey,
-    SampleQuery,
     find_sample,
-    page_of_samples,
     view_sample,
 )
 from osmosis.platform.evals.service import find_run

@@ -1,25 +1,20 @@
-"""Reading samples: paged by key, and one whole with its trajectory paged by step."""
+"""One sample, whole: its row, its record, and its trajectory paged by step."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from fastapi import Depends, Query
 from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.platform.db.models import Run, Sample
 from osmosis.platform.evals.documents import sample_item
 from osmosis.platform.evals.places import entry_of
-from osmosis.platform.paging import MAX_PAGE
 from osmosis.platform.segments import Entry
 from osmosis.platform.settings import Settings
-from osmosis.wire.errors import NotFound, ValidationFailed
+from osmosis.wire.errors import NotFound
 
 MAX_STEPS = 200
 DEFAULT_STEPS = 50
@@ -27,54 +22,10 @@ SHOWN_CALLS = 200
 
 
 class SampleKey(NamedTuple):
-    """A sample's place in its run; also what a cursor holds: the last sample seen."""
+    """A sample's place in its run."""
 
     row_index: int
     run_index: int
-
-
-@dataclass(frozen=True)
-class SamplePage:
-    """The part of a run's samples that a client asks for."""
-
-    limit: int = MAX_PAGE
-    after: SampleKey | None = None
-    status: str | None = None
-
-
-def sample_query(
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
-    cursor: str | None = None,
-    status: Literal["success", "failed", "skipped"] | None = None,
-) -> SamplePage:
-    return SamplePage(limit, decode_key(cursor) if cursor else None, status)
-
-
-SampleQuery = Annotated[SamplePage, Depends(sample_query)]
-"""``?limit&cursor&status`` of a run's samples, as a route's parameter."""
-
-
-async def page_of_samples(
-    session: AsyncSession, run_id: str, page: SamplePage
-) -> tuple[Sequence[Sample], str | None]:
-    """A page of samples by (row, run), and the cursor of the next one; None at the end."""
-    query = select(Sample).where(Sample.run_id == run_id)
-    if page.status is not None:
-        query = query.where(Sample.status == page.status)
-    if page.after is not None:
-        row, run = page.after
-        # Written out, because SQLite uses an index for this and not for a row value comparison
-        # behind an equality.
-        query = query.where(
-            Sample.row_index >= row,
-            or_(Sample.row_index > row, and_(Sample.row_index == row, Sample.run_index > run)),
-        )
-    query = query.order_by(Sample.row_index, Sample.run_index).limit(page.limit + 1)
-    found = (await session.execute(query)).scalars().all()
-    if len(found) <= page.limit:
-        return found, None
-    last = found[page.limit - 1]
-    return found[: page.limit], encode_key(SampleKey(last.row_index, last.run_index))
 
 
 async def find_sample(session: AsyncSession, run: Run, key: SampleKey) -> Sample:
@@ -174,19 +125,3 @@ def _read(entry: Entry, sample: Sample, start: int, count: int) -> SampleView:
         call_count=entry.count("calls"),
         output=entry.read_output(),
     )
-
-
-def encode_key(key: SampleKey) -> str:
-    return base64.urlsafe_b64encode(f"{key.row_index}.{key.run_index}".encode()).decode().strip("=")
-
-
-def decode_key(cursor: str) -> SampleKey:
-    try:
-        text = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)).decode()
-        row, run = (int(part) for part in text.split(".") if part.isdecimal() and len(part) <= 18)
-        return SampleKey(row, run)
-    except (binascii.Error, ValueError):
-        raise ValidationFailed(
-            "The cursor is not one of ours; leave it out to start at the first sample.",
-            field="cursor",
-        ) from None

@@ -30,7 +30,7 @@ from osmosis.platform.imports.reading import Progress, read_progress, read_sampl
 from osmosis.platform.imports.sessions import ImportSession
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.artifacts import safe_path
-from osmosis.platform.runners.records import count_deltas, sample_row
+from osmosis.platform.runners.records import count_deltas, has_passed, sample_row
 from osmosis.platform.segments import SegmentWriter, encode_entry
 from osmosis.platform.settings import Settings
 from osmosis.wire.errors import Conflict
@@ -160,6 +160,7 @@ def _store(
     bulky: list[dict[str, Any]] = []
     for record in records:
         row: dict[str, Any] = {**sample_row(run.id, record), "created_at": now}
+        row["passed"] = has_passed(record.status, record.reward, run.pass_threshold)
         if record.trajectory is not None:
             entry = encode_entry(record.trajectory)
             entries.append(entry.data)

@@ -155,7 +155,7 @@ def _store(
 
 
 def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
-    """The row of a record, without its place in the segments."""
+    """The row of a record, without its place in the segments and without its verdict."""
     message = record.error_message
     more: dict[str, Any] = {
         "error_message": message[:MAX_ERROR_CHARS] if message else None,
@@ -208,6 +208,8 @@ def _insert(
     run = leased_row(connection, run_id, lease_token)
     check_range(run, fresh.values())
     new: list[SampleRecord] = []
+    for row in rows:
+        row["passed"] = has_passed(row["status"], row["reward"], run.pass_threshold)
     if rows:
         returned = connection.execute(_INSERTS[connection.dialect.name], rows)
         new = [fresh[row_index, run_index] for row_index, run_index in returned]
@@ -226,12 +228,19 @@ def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict
         if record.reward is not None and record.status != "skipped":
             deltas["graded_count"] += 1
             deltas["reward_sum"] += record.reward
-            deltas["passed_count"] += record.reward >= pass_threshold
+        deltas["passed_count"] += bool(has_passed(record.status, record.reward, pass_threshold))
         deltas["tokens_sum"] += record.tokens or 0
         deltas["judge_tokens_sum"] += record.judge_tokens or 0
         deltas["cost_sum"] += (record.cost_usd or 0.0) + (record.judge_cost_usd or 0.0)
         deltas["cost_unknown_count"] += has_unknown_cost(record)
     return deltas
+
+
+def has_passed(status: str, reward: float | None, pass_threshold: float) -> bool | None:
+    """Whether a sample passed; None for a skipped one, which has no part in it."""
+    if status == "skipped":
+        return None
+    return reward is not None and reward >= pass_threshold
 
 
 def has_unknown_cost(record: SampleRecord) -> bool:

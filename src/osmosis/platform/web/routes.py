@@ -12,13 +12,8 @@ from osmosis.platform.db.models import Run, RunLog, User, Workspace
 from osmosis.platform.deps import CurrentPlatform, PageUser, Principal
 from osmosis.platform.evals.download_routes import FILE_ROUTE
 from osmosis.platform.evals.downloads import list_sample_artifacts
-from osmosis.platform.evals.samples import (
-    SampleKey,
-    SampleQuery,
-    find_sample,
-    neighbours,
-    view_sample,
-)
+from osmosis.platform.evals.sample_page import SampleQuery
+from osmosis.platform.evals.samples import SampleKey, find_sample, neighbours, view_sample
 from osmosis.platform.evals.service import find_run, list_runs
 from osmosis.platform.evals.state import CurrentRuns
 from osmosis.platform.paging import LogQuery, Page, fetch_log_page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -20,7 +20,7 @@ from osmosis.platform.evals.documents import (
     selection_document,
 )
 from osmosis.platform.evals.numbers import Numbers
-from osmosis.platform.evals.samples import SamplePage, page_of_samples
+from osmosis.platform.evals.sample_page import DEFAULT_SAMPLES, SamplePage, page_of_samples
 from osmosis.platform.web.chart import Chart, reward_chart
 from osmosis.platform.web.formats import number, pretty
 
@@ -58,6 +58,15 @@ class ErrorKind:
     name: str
     count: int
     category: str
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A filter of the table of samples, and how many it lets through where that is known."""
+
+    label: str
+    number: int | None
+    page: SamplePage
 
 
 @dataclass(frozen=True)
@@ -114,15 +123,25 @@ class RunView:
         }
 
     @property
-    def tabs(self) -> list[tuple[str | None, str, int]]:
-        """The filters of the table: status, label, how many."""
+    def tabs(self) -> list[Tab]:
+        """The filters of the table."""
         run = self.run
-        return [
-            (None, "all", run.sample_count),
-            ("success", "success", run.success_count),
-            ("failed", "failed", run.failed_count),
-            ("skipped", "skipped", run.skipped_count),
+        missed = run.sample_count - run.skipped_count - run.passed_count
+        tabs = [
+            Tab("all", run.sample_count, SamplePage()),
+            Tab("passed", run.passed_count, SamplePage(passed=True)),
+            Tab("not passed", missed, SamplePage(passed=False)),
+            Tab("failed", run.failed_count, SamplePage(status="failed")),
+            Tab("skipped", run.skipped_count, SamplePage(status="skipped")),
         ]
+        if self.shown not in [tab.page for tab in tabs]:
+            tabs.append(Tab(self.shown.error or "chosen", None, self.shown))
+        return tabs
+
+    @property
+    def shown(self) -> SamplePage:
+        """The filter of the table, whichever of its pages is shown."""
+        return replace(self.page, limit=DEFAULT_SAMPLES, after=None)
 
 
 async def view_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from osmosis.platform.db.base import Base, Identified, Timestamped, UtcDateTime, utc_now
@@ -93,14 +93,26 @@ class Run(Identified, Timestamped, Base):
 class Sample(Base):
     """The winning try of one (run, row_index, run_index); the unique index counts it once.
 
-    ``segment``, ``offset`` and ``length`` place its trajectory in the run's segment files.
-    ``record`` holds the rest of the wire record (calls, metrics, error message, times).
+    ``passed``: the reward reached the run's threshold; None for a skipped sample, which has no
+    part in it. ``segment``, ``offset`` and ``length`` place its trajectory in the run's segment
+    files. ``record`` holds the rest of the wire record (calls, metrics, error message, times).
     """
 
     __tablename__ = "samples"
     __table_args__ = (
         UniqueConstraint("run_id", "row_index", "run_index"),
         Index("ix_samples_by_status", "run_id", "status", "row_index", "run_index"),
+        Index("ix_samples_by_passed", "run_id", "passed", "row_index", "run_index"),
+        Index("ix_samples_by_reward", "run_id", "reward", "row_index", "run_index"),
+        Index(
+            "ix_samples_by_error",
+            "run_id",
+            "error_type",
+            "row_index",
+            "run_index",
+            sqlite_where=text("error_type IS NOT NULL"),
+            postgresql_where=text("error_type IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -111,6 +123,7 @@ class Sample(Base):
     rollout_id: Mapped[str]
     status: Mapped[str]
     reward: Mapped[float | None]
+    passed: Mapped[bool | None]
     error_type: Mapped[str | None]
     tokens: Mapped[int | None]
     cost_usd: Mapped[float | None]
