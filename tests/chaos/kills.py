@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.platform import Lab
+from lab.ports import http_json
 from lab.processes import find, is_alive
 from lab.workspace import Workspace
 from tests.e2e.configs import eval_config
@@ -18,6 +20,9 @@ ROWS = 200
 BATCH_SIZE = 8
 MOMENTS = 5
 MOMENT_LIMIT_S = 60.0
+REPORT_LIMIT_S = 15.0
+MOST_UNACKNOWLEDGED = 64
+"""Calls that a kill may cost: those of samples in flight, and of a batch on its way."""
 
 CONFIG = eval_config("multiply", model="mock", limit=ROWS, batch_size=BATCH_SIZE)
 
@@ -26,6 +31,20 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "shard": ("osmosis.worker.shard",),
     "rollout": ("main.py",),
 }
+
+
+def chaos_workspace(lab: Lab, model: str) -> Workspace:
+    """A workspace with ``configs/eval/chaos.toml``: ROWS questions to ``model``."""
+    made = lab.workspace("chaos")
+    made.osmosis("model", "endpoint", "add", "mock", "--base-url", f"{model}/v1")
+    rows = [
+        {"user_prompt": f"What is {i} x {i + 1}?", "ground_truth": str(i * (i + 1))}
+        for i in range(1, ROWS + 1)
+    ]
+    path = made.write("data/chaos.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    made.write("configs/eval/chaos.toml", CONFIG.replace('"multiply"\n\n', '"chaos"\n\n'))
+    made.upload(path)
+    return made
 
 
 def processes(lab: Lab, kind: str) -> list[int]:
@@ -66,6 +85,11 @@ def kill_at_seeded_moments(
 
 
 def kill_all(lab: Lab, kind: str) -> None:
+    """kill -9 every process of the kind; a killed server is started again."""
+    if kind == "server":
+        lab.kill_server()
+        lab.start()
+        return
     deadline = time.monotonic() + MOMENT_LIMIT_S
     while not (found := processes(lab, kind)):
         assert time.monotonic() < deadline, f"no {kind} process to kill"
@@ -93,6 +117,20 @@ def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None
     assert results["passed"] == sum(sample["reward"] == 1.0 for sample in samples)
     assert results["failed"] == sum(sample["status"] == "failed" for sample in samples)
     assert results["total_tokens"] == sum(sample["tokens"] or 0 for sample in samples)
+
+
+def assert_every_call_accounted(workspace: Workspace, run: str, model: str) -> None:
+    """No row asked twice, but for calls that were in flight at a kill; and those are reported."""
+    deadline = time.monotonic() + REPORT_LIMIT_S
+    while True:
+        asked = http_json(f"{model}/stats")["row_requests"]
+        results = workspace.api(f"/api/cli/eval-runs/{run}")["results"]
+        lost = results.get("lost_calls", 0)
+        if asked <= ROWS + lost:
+            assert lost <= MOMENTS * MOST_UNACKNOWLEDGED, "far more reported than can be in flight"
+            return
+        assert time.monotonic() < deadline, f"{asked} calls for {ROWS} rows, {lost} reported"
+        time.sleep(0.1)
 
 
 def assert_no_orphans(lab: Lab, before: set[int]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,8 @@ class World:
     most_in_flight: int = 0
     gateway_closed: bool = False
     on_output: Any = None
+    on_upstream: Callable[[int], None] | None = None
+    """When set, each session makes one model call, and this is told of it."""
 
     def parts(self) -> Parts:
         async def prepare(plan: EvaluationPlan, sink: Any) -> FakeEnvironment:
@@ -195,6 +197,11 @@ class FakeGateway:
 
     def open_session(self, rollout_id: str) -> FakeSession:
         session = self.world.sessions[rollout_id] = FakeSession(rollout_id)
+        if self.world.on_upstream is not None:
+            self.world.on_upstream(1)
+            session.calls = [
+                ModelCall(model="fake/model", started_at=0.0, latency_s=0.0, http_status=200)
+            ]
         return session
 
     def describe(self) -> dict[str, Any]:

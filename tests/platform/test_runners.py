@@ -566,3 +566,27 @@ async def test_a_person_cannot_act_as_a_worker_nor_a_worker_as_a_person(
 ) -> None:
     assert (await client.post("/api/runner/claim", json={"worker_id": "x"})).status_code == 401
     assert (await worker_client.get("/api/cli/eval-runs")).status_code == 401
+
+
+async def test_lost_calls_are_told_once_also_after_the_end_and_without_a_lease(
+    submit: Submit,
+    worker_client: httpx.AsyncClient,
+    client: httpx.AsyncClient,
+) -> None:
+    name = await submit(limit=1)
+    worker = await claimed(worker_client)
+    await worker.send(record(0))
+    await worker.finish()
+    path = f"/api/runner/runs/{worker.spec['run_id']}/lost-calls"
+    for shard, calls in (("a" * 16, 3), ("a" * 16, 3), ("b" * 16, 1)):
+        answer = await worker_client.post(path, json={"shard_id": shard, "calls": calls})
+        assert answer.status_code == 200
+    document = (await client.get(f"/api/cli/eval-runs/{name}")).json()
+    assert document["eval_run"]["status"] == "finished"
+    assert document["results"]["lost_calls"] == 4
+    logs = (await client.get(f"/api/cli/eval-runs/{name}/logs")).text
+    assert logs.count("may have been charged") == 2
+    gone = await worker_client.post(
+        "/api/runner/runs/none/lost-calls", json={"shard_id": "a" * 16, "calls": 1}
+    )
+    assert gone.status_code == 404

@@ -13,10 +13,10 @@ from osmosis.worker import shard  # noqa: E402
 from tests.evaluation.engine_fakes import World  # noqa: E402
 
 
-def fake_parts():
+def fake_parts(on_upstream):
     root = Path.cwd() / f"trials-{os.getpid()}"
     root.mkdir(exist_ok=True)
-    return World(max_concurrent=None, artifact_root=root).parts()
+    return World(max_concurrent=None, artifact_root=root, on_upstream=on_upstream).parts()
 
 
 if __name__ == "__main__":

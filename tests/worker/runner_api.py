@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from osmosis.wire.runner import LEASE_HEADER, EvaluationSpec, RowItem
+from osmosis.wire.runner import LEASE_HEADER, EvaluationSpec, LostCalls, RowItem
 from osmosis.wire.samples import SampleRecord
 
 TOKEN = "worker-token"
@@ -37,6 +37,7 @@ class FakeRun:
     stages: list[str] = field(default_factory=list)
     heartbeats: list[dict[str, Any]] = field(default_factory=list)
     artifacts: dict[str, bytes] = field(default_factory=dict)
+    lost_calls: dict[str, int] = field(default_factory=dict)
     finish: dict[str, Any] | None = None
 
     @property
@@ -69,6 +70,7 @@ class FakePlatform:
         app.router.add_post(base + "/logs", self._logs)
         app.router.add_put(base + "/artifacts/{rollout_id}/{path:.+}", self._artifact)
         app.router.add_post(base + "/finish", self._finish)
+        app.router.add_post(base + "/lost-calls", self._lost_calls)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -109,7 +111,7 @@ class FakePlatform:
             return web.json_response({"message": "starting"}, status=503)
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return web.json_response({"message": "who are you?"}, status=401)
-        if "id" in request.match_info:
+        if "id" in request.match_info and not request.path.endswith("/lost-calls"):
             run = self.runs[request.match_info["id"]]
             lease = request.headers.get(LEASE_HEADER)
             if run.ended or lease != run.lease_token or time.monotonic() > run.lease_until:
@@ -199,6 +201,11 @@ class FakePlatform:
         run = self.runs[request.match_info["id"]]
         run.finish = await request.json()
         run.status = run.finish["status"]
+        return web.json_response({})
+
+    async def _lost_calls(self, request: web.Request) -> web.Response:
+        report = LostCalls.model_validate_json(await request.read())
+        self.runs[request.match_info["id"]].lost_calls[report.shard_id] = report.calls
         return web.json_response({})
 
 

@@ -53,7 +53,9 @@ async def test_two_runs_at_once_do_not_wait_for_each_other(start_worker):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_kill_9_of_the_shard_at_seeded_moments_loses_and_doubles_nothing(start_worker, seed):
+async def test_kill_9_of_the_shard_at_seeded_moments_loses_and_doubles_nothing(
+    start_worker, seed, tmp_path
+):
     rng = random.Random(seed)
     async with FakePlatform() as platform:
         run = platform.submit(*["sleep 0.03"] * 120)
@@ -64,9 +66,14 @@ async def test_kill_9_of_the_shard_at_seeded_moments_loses_and_doubles_nothing(s
                 for process in busy_shards(worker):
                     process.send_signal(signal.SIGKILL)
             await ended(run)
+            # Each try made one model call; those whose record is not here were lost.
+            lost = len(list(tmp_path.glob("trials-*/*"))) - 120
+            await until(lambda: sum(run.lost_calls.values()) >= lost)
         assert_complete(run, 120)
         assert run.claims == 1, "the worker goes on by itself, within its lease"
         assert run.duplicates == 0
+        assert len(run.lost_calls) <= 3, "one report for each shard that was killed"
+        assert list((tmp_path / "worker" / "ledgers").iterdir()) == []
 
 
 async def test_a_shard_that_always_dies_ends_the_run_with_the_reason(start_worker, monkeypatch):

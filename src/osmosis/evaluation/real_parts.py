@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from osmosis.evaluation.environment import prepare_environment
 from osmosis.evaluation.gateway.app import Gateway
+from osmosis.evaluation.gateway.counted_model import OnUpstream
 from osmosis.evaluation.parts import OnOutput, Parts, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.rollout_process import RolloutProcess
 
 
-def real_parts() -> Parts:
-    """uv environments, sandboxed rollout processes, and the gateway."""
+def real_parts(on_upstream: OnUpstream | None = None) -> Parts:
+    """uv environments, sandboxed rollout processes, and the gateway.
+
+    ``on_upstream`` is told of every request to a provider before it leaves.
+    """
     return Parts(
         prepare_environment=prepare_environment,
         start_rollout=_start_rollout,
-        make_gateway=Gateway,
+        make_gateway=partial(Gateway, on_upstream=on_upstream),
     )
 
 

@@ -13,6 +13,7 @@ belongs to somebody else, after which the worker must drop the run at once.
     POST /api/runner/runs/{id}/logs            LogBatch -> {}
     PUT  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes -> {}
     POST /api/runner/runs/{id}/finish          FinishRequest -> {}
+    POST /api/runner/runs/{id}/lost-calls      LostCalls -> {}; needs no lease, counts a shard once
 """
 
 from __future__ import annotations
@@ -141,3 +142,11 @@ class FinishRequest(BaseModel):
     stop_reason: str | None = None
     error: RunError | None = None
     effective: dict[str, Any] = Field(default_factory=dict)
+
+
+class LostCalls(BaseModel):
+    """Requests to a provider that a shard sent and no record shows: it was killed, or their try
+    was lost. ``shard_id`` names the process, so that the same report twice counts once."""
+
+    shard_id: str = Field(pattern=r"^[0-9a-f]{16}$")
+    calls: int = Field(ge=1, le=2**40)

@@ -34,6 +34,7 @@ class ShardJob(BaseModel):
     claim: Claim
     work_dir: str
     cache_dir: str
+    ledger_dir: str
     private_dirs: list[str] = Field(default_factory=list)
 
 

@@ -20,6 +20,7 @@ from osmosis.wire.runner import (
     Heartbeat,
     HeartbeatRequest,
     LogBatch,
+    LostCalls,
     RecordsAck,
 )
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
@@ -57,6 +58,11 @@ class RunnerClient:
             "POST", "/claim", body, headers=JSON, timeout_s=wait_s + CLAIM_SLACK_S
         )
         return None if status == 204 else Claim.model_validate_json(answer)
+
+    async def lost_calls(self, run_id: str, report: LostCalls) -> None:
+        """Tell what a shard sent and never recorded; needs no lease, for it is lost by then."""
+        path = f"/runs/{quote(run_id, safe='')}/lost-calls"
+        await self.call("POST", path, report.model_dump_json().encode(), headers=JSON)
 
     def run(self, run_id: str, lease_token: str) -> RunClient:
         return RunClient(self, run_id, lease_token)

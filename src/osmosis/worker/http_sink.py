@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +52,7 @@ class HttpSink:
         *,
         on_stage: Callable[[Stage], None],
         on_effective: Callable[[dict[str, Any]], None],
-        on_acknowledged: Callable[[int], None],
+        on_acknowledged: Callable[[Sequence[SampleRecord]], None],
         on_stop: Callable[[], None],
         on_lease_lost: Callable[[], None],
     ) -> None:
@@ -166,7 +166,7 @@ class HttpSink:
             await self._deliver(batch)
             self._unacknowledged -= len(batch)
             self._unacknowledged_bytes -= sum(len(item.line) for item in batch)
-            self._on_acknowledged(len(batch))
+            self._on_acknowledged([item.record for item in batch])
             self._set_room()
             if self._queue:
                 self._work.set()

@@ -15,6 +15,7 @@ from osmosis.evaluation.process_life import adopt_orphans
 from osmosis.wire.runner import Claim
 from osmosis.worker.client import RunnerClient
 from osmosis.worker.errors import Refused, RunnerError
+from osmosis.worker.lost_calls import report_lost_calls
 from osmosis.worker.own_dir import own_dir
 from osmosis.worker.run_keeper import RunKeeper
 from osmosis.worker.settings import WorkerSettings
@@ -58,6 +59,9 @@ class Worker:
         """Claim and execute until :meth:`stop`."""
         self._shards.prepare()
         log.info("Worker %s claims runs from %s.", self._id, self._settings.url)
+        reporting = asyncio.create_task(
+            report_lost_calls(lambda: self._client, self._settings.ledger_dir)
+        )
         self._claiming = asyncio.create_task(self._claim_runs())
         try:
             await asyncio.gather(self._claiming, return_exceptions=True)
@@ -66,6 +70,8 @@ class Worker:
                 *(keeper.abandon() for keeper in list(self._keepers)), return_exceptions=True
             )
             await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
             await self._shards.close()
             await self._client.close()
 

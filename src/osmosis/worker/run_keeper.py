@@ -137,6 +137,7 @@ class RunKeeper:
             claim=self._claim,
             work_dir=str(work_dir),
             cache_dir=str(self._settings.cache_dir(self._spec.workspace_id)),
+            ledger_dir=str(self._settings.ledger_dir),
             private_dirs=[str(self._settings.directory)],
         )
         await shard.give(job, self._on_state)

@@ -34,6 +34,11 @@ class WorkerSettings(BaseModel):
     def work_dir(self) -> Path:
         return self.directory / "work"
 
+    @property
+    def ledger_dir(self) -> Path:
+        """Counts of model calls, which outlive the shards and workers that keep them."""
+        return self.directory / "ledgers"
+
     def cache_dir(self, workspace_id: str) -> Path:
         """Built environments of one workspace; never shared between workspaces."""
         return self.directory / "cache" / workspace_id

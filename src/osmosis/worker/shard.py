@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
-from osmosis.wire.runner import FinishRequest, RunError, Stage
+from osmosis.wire.runner import FinishRequest, LostCalls, RunError, Stage
+from osmosis.wire.samples import SampleRecord
+from osmosis.worker.call_ledger import CallLedger
 from osmosis.worker.channel import (
     ABANDON,
     EXIT_ABANDONED,
@@ -38,7 +41,7 @@ from osmosis.worker.channel import (
 from osmosis.worker.client import RunClient, RunnerClient
 from osmosis.worker.code_archive import unpack
 from osmosis.worker.done_set import DoneSet
-from osmosis.worker.errors import LeaseLost, Refused, Unavailable
+from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
 from osmosis.worker.row_file import RowFile
 from osmosis.worker.strays import collect_zombies
@@ -98,16 +101,19 @@ class Shard:
     def __init__(self, job: ShardJob, client: RunnerClient, reporter: Reporter) -> None:
         self._job = job
         self._spec = job.claim.spec
+        self._client = client
         self._run: RunClient = client.run(self._spec.run_id, job.claim.lease_token)
         self._reporter = reporter
         self._work_dir = Path(job.work_dir)
         self._stop = asyncio.Event()
         self._abandoned = False
+        self._ledger = CallLedger.create(Path(job.ledger_dir), self._spec.run_id)
+        self._accounted = False
         self._sink = HttpSink(
             self._run,
             on_stage=reporter.stage,
             on_effective=reporter.effective,
-            on_acknowledged=reporter.acknowledged,
+            on_acknowledged=self._acknowledged,
             on_stop=self._stop.set,
             on_lease_lost=self._stop.set,
         )
@@ -129,11 +135,13 @@ class Shard:
                     async with asyncio.timeout(ABANDON_FLUSH_S):
                         await self._sink.flush()
                 return EXIT_ABANDONED
+            await self._account_for_lost_calls()
             await self._finish(outcome)
         except LeaseLost:
             return EXIT_LEASE_LOST
         finally:
             await self._sink.close()
+            self._ledger.close(settled=self._accounted or not self._ledger.lost)
         return EXIT_REPORTED
 
     async def _outcome(self) -> Outcome:
@@ -159,9 +167,22 @@ class Shard:
             done,
             self._sink,
             self._stop,
-            parts=real_parts(),
+            parts=real_parts(on_upstream=self._ledger.sent),
             on_progress=self._reporter.progress,
         )
+
+    def _acknowledged(self, records: Sequence[SampleRecord]) -> None:
+        self._reporter.acknowledged(len(records))
+        calls = (call for record in records for call in record.calls if not call.scripted)
+        self._ledger.recorded(sum(call.upstream_requests for call in calls))
+
+    async def _account_for_lost_calls(self) -> None:
+        """Tell of the calls of lost tries before the end; what fails here the worker tells."""
+        if lost := self._ledger.lost:
+            report = LostCalls(shard_id=self._ledger.shard_id, calls=lost)
+            with suppress(RunnerError):
+                await self._client.lost_calls(self._spec.run_id, report)
+                self._accounted = True
 
     async def _fetch(self) -> tuple[RowFile, DoneSet]:
         """The code, the samples that are done, and rows that are on their way."""

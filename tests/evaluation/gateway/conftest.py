@@ -39,13 +39,13 @@ async def make_bench(tmp_path, upstream):
     """Opens gateways; ``openai/the-model`` goes to ``upstream`` unless told otherwise."""
     opened = []
 
-    async def make(model_path="openai/the-model", *, plan=None, **more):
+    async def make(model_path="openai/the-model", *, plan=None, on_upstream=None, **more):
         if plan is None:
             more.setdefault("env", {"OPENAI_BASE_URL": upstream.base_url})
             more.setdefault("secrets", {"OPENAI_API_KEY": KEY})
             plan = make_plan(tmp_path, model_path, **more)
         log = Log()
-        gateway = Gateway(plan, redactor_of(plan), log)
+        gateway = Gateway(plan, redactor_of(plan), log, on_upstream=on_upstream)
         await gateway.start()
         http = aiohttp.ClientSession()
         bench = Bench(gateway, gateway.open_session(ROLLOUT), http, log)

@@ -232,6 +232,9 @@ def _results(document: Document) -> list[Section]:
             shown = sorted(points.items(), key=lambda item: int(item[0]))
             rows.append(("Pass@k", "  ".join(f"k={k} {percent(v)}" for k, v in shown)))
     rows.append(("Cost", _cost(results)))
+    if results.get("lost_calls"):
+        lost = plural(int(results["lost_calls"]), "model call")
+        rows.append(("Beside it", f"up to {lost} may be charged that no sample shows"))
     sections = [Section("Results", rows=rows)]
     errors = part(results, "errors")
     if errors:

@@ -24,6 +24,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from osmosis.evaluation.gateway.counted_model import CountedModel, OnUpstream
 from osmosis.evaluation.gateway.dialects.chat_completions import ChatCompletions
 from osmosis.evaluation.gateway.dialects.dialect import Dialect
 from osmosis.evaluation.gateway.dialects.messages import Messages
@@ -63,10 +64,18 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
 class Gateway:
     """Serves the run's policy model, and its judge model where one is configured."""
 
-    def __init__(self, plan: EvaluationPlan, redactor: TextRedactor, sink: Sink) -> None:
+    def __init__(
+        self,
+        plan: EvaluationPlan,
+        redactor: TextRedactor,
+        sink: Sink,
+        *,
+        on_upstream: OnUpstream | None = None,
+    ) -> None:
         self._plan = plan
         self._redactor = redactor
         self._sink = sink
+        self._on_upstream = on_upstream
         self._sessions: dict[str, GatewaySession] = {}
         self._closed: OrderedDict[str, dict[Route, str | None]] = OrderedDict()
         self._routes: dict[Route, ModelRoute] = {}
@@ -174,9 +183,15 @@ class Gateway:
                     model = self._models[route] = await resolve(self._path_of(route), self._plan)
                 await model.prepare()
                 self._routes[route] = ModelRoute(
-                    model, self._limiter(model), await price_of(model.price_name)
+                    self._counted(model), self._limiter(model), await price_of(model.price_name)
                 )
         return self._routes[route]
+
+    def _counted(self, model: Model) -> Model:
+        """Scripted answers cost nothing and are not counted."""
+        if self._on_upstream is None or model.scripted:
+            return model
+        return CountedModel(model, self._on_upstream)
 
     def _limiter(self, model: Model) -> CallLimiter:
         """Policy and judge under one key share one limiter."""

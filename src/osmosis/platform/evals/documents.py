@@ -112,12 +112,15 @@ def dataset_reference(run: Run) -> dict[str, Any]:
 
 
 def cost_document(run: Run) -> dict[str, Any]:
-    """What the model calls cost. A cost that nobody knows is not in the sum, and is counted."""
+    """What the model calls cost. A cost that nobody knows is not in the sum, and is counted;
+    ``lost_calls`` may have been charged too, and belong to no sample."""
     document: dict[str, Any] = {"samples_with_unknown_cost": run.cost_unknown_count}
     if run.cost_unknown_count < run.sample_count:
         document["cost_usd"] = run.cost_sum
     if run.judge_tokens_sum:
         document["judge_tokens"] = run.judge_tokens_sum
+    if run.lost_calls:
+        document["lost_calls"] = run.lost_calls
     return document
 
 

@@ -25,6 +25,7 @@ from osmosis.platform.runners.artifacts import store_artifact
 from osmosis.platform.runners.done import recorded_keys
 from osmosis.platform.runners.finish import finish_run
 from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
+from osmosis.platform.runners.lost_calls import add_lost_calls
 from osmosis.platform.runners.reaper import is_dead, reap, sweep
 from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.rows import selected_rows
@@ -39,6 +40,7 @@ from osmosis.wire.runner import (
     Heartbeat,
     HeartbeatRequest,
     LogBatch,
+    LostCalls,
     RecordsAck,
     RunError,
 )
@@ -192,6 +194,12 @@ async def finish(
     await finish_run(
         platform, run_id, x_osmosis_lease, body, writers=runs.writers, numbers=runs.numbers
     )
+    return {}
+
+
+@router.post("/runs/{run_id}/lost-calls")
+async def lost_calls(run_id: str, body: LostCalls, platform: CurrentPlatform) -> dict[str, str]:
+    await add_lost_calls(platform, run_id, body)
     return {}
 
 

@@ -22,6 +22,7 @@ class Run(Identified, Timestamped, Base):
     since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
     is the final metrics, written when the run ends. A retry sets ``reopened_at`` and
     ``resumed_count``, the number of graded samples that the new ``generation`` keeps.
+    ``lost_calls`` is the sum of :class:`ShardLoss`.
     """
 
     __tablename__ = "runs"
@@ -88,6 +89,7 @@ class Run(Identified, Timestamped, Base):
     cost_sum: Mapped[float] = mapped_column(default=0.0)
     cost_unknown_count: Mapped[int] = mapped_column(default=0)
     judge_tokens_sum: Mapped[int] = mapped_column(BigInteger, default=0)
+    lost_calls: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class Sample(Base):
@@ -133,6 +135,16 @@ class Sample(Base):
     length: Mapped[int | None]
     record: Mapped[dict[str, Any]] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+
+
+class ShardLoss(Base):
+    """How many requests to a provider one shard process sent that stand in no record."""
+
+    __tablename__ = "shard_losses"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    shard_id: Mapped[str] = mapped_column(primary_key=True)
+    calls: Mapped[int] = mapped_column(BigInteger)
 
 
 class RunLog(Base):
