@@ -128,7 +128,8 @@ async def _admit(link: RolloutLink, rollout_id: str, body: bytes) -> _Lease:
     queued_s = 0.0
     while True:
         try:
-            answer = await link.request("POST", "/rollout", body=body)
+            async with link.starts:
+                answer = await link.request("POST", "/rollout", body=body)
         except LinkBroken as error:
             # The server may have taken it: the same id would be a duplicate, so the try is over.
             await _notice_exit(link)

@@ -17,6 +17,9 @@ from osmosis.evaluation.http_connection import Answer, HttpConnection
 KEEPALIVE_S = 3.0
 """Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
 CONNECT_TIMEOUT_S = 10.0
+STARTS_AT_ONCE = 24
+"""Samples that may be on their way into the rollout at one moment. Two thousand that start in the
+same breath would keep both event loops busy for seconds, and everything else waiting."""
 
 CloseReason = Literal["exited", "blocked", "stuck", "stopped"]
 
@@ -42,6 +45,7 @@ class RolloutLink:
         self._host_header = f"Host: {self._host}:{self._port}\r\n"
         self._idle: list[HttpConnection] = []
         self._busy: set[HttpConnection] = set()
+        self.starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self.close_reason: CloseReason | None = None
         self.last_answer = asyncio.get_running_loop().time()
 
