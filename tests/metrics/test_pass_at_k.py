@@ -1,4 +1,4 @@
-"""pass@k against the binomial definition."""
+"""pass@k and pass^k against their binomial definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osmosis.metrics.pass_at_k import pass_at_k_points, pass_at_k_value
+from osmosis.metrics.pass_at_k import (
+    pass_at_k_points,
+    pass_at_k_value,
+    pass_hat_k_points,
+    pass_hat_k_value,
+)
 
 
 @given(st.integers(1, 60), st.data())
@@ -18,6 +23,25 @@ def test_the_estimate_equals_its_binomial_definition(attempts: int, data: st.Dat
     k = data.draw(st.integers(1, attempts))
     expected = 1 - comb(attempts - passes, k) / comb(attempts, k)
     assert pass_at_k_value(attempts, passes, k) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_estimate_of_all_passing_equals_its_binomial_definition(
+    attempts: int, data: st.DataObject
+) -> None:
+    passes = data.draw(st.integers(0, attempts))
+    k = data.draw(st.integers(1, attempts))
+    expected = comb(passes, k) / comb(attempts, k)
+    assert pass_hat_k_value(attempts, passes, k) == pytest.approx(expected, abs=1e-12)
+    assert pass_hat_k_value(attempts, passes, k) <= pass_at_k_value(attempts, passes, k) + 1e-12
+
+
+def test_both_curves_begin_at_the_same_point_and_part() -> None:
+    rows = Counter({(4, 3): 2, (4, 0): 1})
+    at, hat = pass_at_k_points(rows, 4), pass_hat_k_points(rows, 4)
+    assert at[0] == hat[0] == (1, 0.5)
+    assert [point.value for point in at] == [0.5, 2 / 3, 2 / 3]
+    assert [point.value for point in hat] == [0.5, (0.5 * 2 + 0) / 3, 0.0]
 
 
 def test_the_published_example_of_ten_attempts() -> None:

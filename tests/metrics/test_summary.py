@@ -108,6 +108,11 @@ def test_pass_at_k_is_a_map_in_results_and_a_list_in_metrics() -> None:
     document = metrics_file(summary, eval_run={"id": "x", "completed_at": None})
     assert document["eval_run"] == {"id": "x"}
     assert document["summary"]["n_runs"] == 2
+    assert [point["k"] for point in metrics["pass_hat_k"]] == [1, 2]
+    assert set(results["pass_hat_k"]) == {"1", "2"}
+    for shape in (results, metrics, document["summary"]):
+        assert shape["definition_version"] == 2
+        assert set(shape["intervals"]) == {"pass_rate", "clean_pass_rate", "score"}
 
 
 def test_a_stored_summary_reads_back_equal() -> None:

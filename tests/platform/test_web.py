@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from osmosis.metrics.distribution import Distribution
 from osmosis.metrics.histogram import histogram
 from osmosis.platform.platform import Platform
 from osmosis.platform.security.sessions import create_login_code
@@ -354,15 +355,22 @@ def test_values_read_well(given: str, shown: str) -> None:
     assert given == shown
 
 
+def rewards(values: list[float]) -> Distribution:
+    made = Distribution()
+    for value in values:
+        made.add(value)
+    return made
+
+
 def test_the_chart_marks_what_passes_and_where_the_threshold_lies() -> None:
-    chart = reward_chart(histogram({0.0: 3, 0.5: 1, 1.0: 6}), 0.5)
+    chart = reward_chart(histogram(rewards([0.0] * 3 + [0.5] + [1.0] * 6)), 0.5)
     assert chart is not None and chart.threshold_x == chart.width / 2
     assert [(bar.count, bar.passing) for bar in chart.bars if bar.count] == [
         (3, False),
         (1, True),
         (6, True),
     ]
-    single = reward_chart(histogram({7.0: 2}), 1.0)
+    single = reward_chart(histogram(rewards([7.0, 7.0])), 1.0)
     assert single is not None and len(single.bars) == 1 and single.bars[0].passing
     assert reward_chart(None, 1.0) is None
 

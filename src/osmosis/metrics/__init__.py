@@ -2,14 +2,36 @@
 
 from osmosis.metrics.error_types import category_of, is_infrastructure
 from osmosis.metrics.histogram import Histogram, histogram
-from osmosis.metrics.pass_at_k import PassAtK, pass_at_k_points, pass_at_k_value
-from osmosis.metrics.summary import RewardStats, SampleOutcome, Summary, Tally, summarize
+from osmosis.metrics.intervals import Estimate, wilson
+from osmosis.metrics.pass_at_k import (
+    PassAtK,
+    pass_at_k_points,
+    pass_at_k_value,
+    pass_hat_k_points,
+    pass_hat_k_value,
+)
+from osmosis.metrics.summary import (
+    DEFINITION_VERSION,
+    MetricStats,
+    RewardStats,
+    Spread,
+    Summary,
+    summarize,
+    summary_of,
+    tally_of,
+)
+from osmosis.metrics.tally import RowTotals, SampleOutcome, Tally
 
 __all__ = [
+    "DEFINITION_VERSION",
+    "Estimate",
     "Histogram",
+    "MetricStats",
     "PassAtK",
     "RewardStats",
+    "RowTotals",
     "SampleOutcome",
+    "Spread",
     "Summary",
     "Tally",
     "category_of",
@@ -17,5 +39,10 @@ __all__ = [
     "is_infrastructure",
     "pass_at_k_points",
     "pass_at_k_value",
+    "pass_hat_k_points",
+    "pass_hat_k_value",
     "summarize",
+    "summary_of",
+    "tally_of",
+    "wilson",
 ]

@@ -6,12 +6,13 @@ reads both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osmosis.metrics.histogram import Histogram
+from osmosis.metrics.intervals import CONFIDENCE, Estimate
 from osmosis.metrics.pass_at_k import PassAtK
-from osmosis.metrics.summary import RewardStats, Summary
+from osmosis.metrics.summary import DEFINITION_VERSION, MetricStats, RewardStats, Spread, Summary
 
 
 def results_document(
@@ -39,7 +40,9 @@ def results_document(
         results["reward_stats"] = summary.reward_stats._asdict()
         if summary.pass_at_k:
             results["reward_stats"]["pass_at_k"] = {str(k): v for k, v in summary.pass_at_k}
-    return results
+    if summary.pass_hat_k:
+        results["pass_hat_k"] = {str(k): v for k, v in summary.pass_hat_k}
+    return {**results, **certainty_document(summary)}
 
 
 def metrics_document(summary: Summary, *, status: str, duration_ms: float | None) -> dict[str, Any]:
@@ -52,7 +55,10 @@ def metrics_document(summary: Summary, *, status: str, duration_ms: float | None
         "status": status,
         "overview": overview,
         "reward_stats": stats._asdict() if stats else None,
-        "pass_at_k": _points(summary),
+        "pass_at_k": _points(summary.pass_at_k),
+        "pass_hat_k": _points(summary.pass_hat_k),
+        "errors": summary.errors,
+        **certainty_document(summary),
     }
 
 
@@ -64,7 +70,9 @@ def metrics_file(summary: Summary, *, eval_run: Mapping[str, Any]) -> dict[str, 
     if summary.n_runs >= 2:
         body["n_runs"] = summary.n_runs
     if summary.pass_at_k:
-        body["pass_at_k"] = _points(summary)
+        body["pass_at_k"] = _points(summary.pass_at_k)
+        body["pass_hat_k"] = _points(summary.pass_hat_k)
+    body = {**body, "errors": summary.errors, **certainty_document(summary)}
     return {
         "eval_run": {key: value for key, value in eval_run.items() if value is not None},
         "summary": body,
@@ -90,26 +98,54 @@ def overview_document(summary: Summary) -> dict[str, Any]:
     return overview
 
 
+def certainty_document(summary: Summary) -> dict[str, Any]:
+    """What stands beside the documented numbers: intervals, spreads, custom metrics."""
+    return {
+        "definition_version": summary.definition_version,
+        "confidence": CONFIDENCE,
+        "intervals": {
+            name: estimate_document(estimate) for name, estimate in summary.intervals.items()
+        },
+        "spreads": {name: dict(vars(spread)) for name, spread in summary.spreads.items()},
+        "metrics": {name: dict(vars(stats)) for name, stats in summary.metrics.items()},
+    }
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """An estimate with its interval; a standard error that nobody can tell is left out."""
+    return {key: value for key, value in estimate._asdict().items() if value is not None}
+
+
 def dump_summary(summary: Summary) -> dict[str, Any]:
     """A summary as plain JSON, to be stored; :func:`load_summary` reads it back."""
     stored = dict(vars(summary))
     stored["reward_stats"] = summary.reward_stats and summary.reward_stats._asdict()
-    stored["pass_at_k"] = [list(point) for point in summary.pass_at_k]
     stored["histogram"] = summary.histogram and dict(vars(summary.histogram))
+    for name in ("pass_at_k", "pass_hat_k"):
+        stored[name] = [list(point) for point in stored[name]]
+    stored["intervals"] = {name: e._asdict() for name, e in summary.intervals.items()}
+    for name in ("spreads", "metrics"):
+        stored[name] = {key: dict(vars(value)) for key, value in stored[name].items()}
     return stored
 
 
-def load_summary(stored: Mapping[str, Any]) -> Summary:
-    """The summary that :func:`dump_summary` wrote."""
+def load_summary(stored: Mapping[str, Any]) -> Summary | None:
+    """The summary that :func:`dump_summary` wrote; None for one of definitions before these."""
+    if stored.get("definition_version") != DEFINITION_VERSION:
+        return None
     stats, bars = stored["reward_stats"], stored["histogram"]
     values: dict[str, Any] = {**stored}
     values["reward_stats"] = RewardStats(**stats) if stats else None
-    values["pass_at_k"] = tuple(PassAtK(k, value) for k, value in stored["pass_at_k"])
     values["histogram"] = (
         Histogram(bars["low"], bars["high"], tuple(bars["counts"])) if bars else None
     )
+    for name in ("pass_at_k", "pass_hat_k"):
+        values[name] = tuple(PassAtK(k, value) for k, value in stored[name])
+    kinds = {"intervals": Estimate, "spreads": Spread, "metrics": MetricStats}
+    for name, kind in kinds.items():
+        values[name] = {key: kind(**parts) for key, parts in stored[name].items()}
     return Summary(**values)
 
 
-def _points(summary: Summary) -> list[dict[str, Any]]:
-    return [point._asdict() for point in summary.pass_at_k]
+def _points(curve: Sequence[PassAtK]) -> list[dict[str, Any]]:
+    return [point._asdict() for point in curve]

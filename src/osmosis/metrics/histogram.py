@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
+
+from osmosis.metrics.distribution import Distribution
 
 BINS = 20
 
@@ -18,22 +19,23 @@ class Histogram:
     counts: tuple[int, ...]
 
 
-def histogram(rewards: Mapping[float, int], bins: int = BINS) -> Histogram | None:
-    """Bins over ``rewards`` (value → count); None without any.
+def histogram(rewards: Distribution, bins: int = BINS) -> Histogram | None:
+    """Bins over ``rewards``; None without any.
 
-    Rewards that all lie in [0, 1] are drawn over [0, 1], so that two runs look alike.
+    Rewards that all lie in [0, 1] are drawn over [0, 1], so that two runs look alike. Where the
+    distribution is not exact, a reward may stand in the bar beside its own.
     """
-    if not rewards:
+    low, high = rewards.moments.low, rewards.moments.high
+    if low is None or high is None:
         return None
-    low, high = min(rewards), max(rewards)
     if low >= 0.0 and high <= 1.0:
         low, high = 0.0, 1.0
     elif low == high:
-        return Histogram(low, high, (sum(rewards.values()),))
+        return Histogram(low, high, (rewards.count,))
     # Halves keep the width finite for rewards near the ends of the float range.
     half_width = high / 2 - low / 2
     counts = [0] * bins
-    for reward, count in rewards.items():
+    for reward, count in rewards.weighted():
         position = (reward / 2 - low / 2) / half_width
         counts[min(bins - 1, floor(position * bins))] += count
     return Histogram(low, high, tuple(counts))

@@ -1,35 +1,41 @@
-"""The summary of a run's samples: counts, pass rate, reward statistics, pass@k.
+"""The summary of a run's samples: every number that a reader needs to judge it.
 
-The formulas are the documented ones. Beside ``pass_rate``, which keeps failed samples in its
-denominator, stands ``clean_pass_rate``: the same over samples without infrastructure failures
-(:mod:`osmosis.metrics.error_types`). The result does not depend on the order of the samples.
+The documented formulas stand as they are: counts, ``pass_rate`` with failed samples in its
+denominator, reward statistics, pass@k. Beside them stand ``clean_pass_rate``, the same over samples
+without infrastructure failures (:mod:`osmosis.metrics.error_types`), intervals
+(:mod:`osmosis.metrics.intervals`), pass^k, and how tokens, cost and times are spread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import fsum, sqrt
+from dataclasses import dataclass
+from math import fsum
 from typing import NamedTuple
 
-from osmosis.metrics.error_types import is_infrastructure
+from osmosis.metrics.distribution import Distribution
 from osmosis.metrics.histogram import Histogram, histogram
-from osmosis.metrics.pass_at_k import PassAtK, pass_at_k_points
+from osmosis.metrics.intervals import Estimate, mean_estimate, rate_estimate
+from osmosis.metrics.moments import Moments
+from osmosis.metrics.pass_at_k import PassAtK, pass_at_k_points, pass_hat_k_points
+from osmosis.metrics.tally import (
+    SPREADS,
+    Counts,
+    RowTotals,
+    SampleOutcome,
+    Tally,
+    is_broken,
+)
 
-# Above this, squares of rewards leave the float range; they are scaled down first.
-LARGE_REWARD = 1e100
+DEFINITION_VERSION = 2
+"""Which definitions a summary follows. It grows when a stored number would come out differently.
 
+1: the documented numbers, the clean pass rate, the histogram. 2: the same, and beside them
+intervals, pass^k, spreads and custom metrics.
+"""
 
-class SampleOutcome(NamedTuple):
-    """What the metrics need to know of one sample."""
-
-    row_index: int
-    run_index: int
-    status: str
-    reward: float | None = None
-    tokens: int | None = None
-    error_type: str | None = None
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 class RewardStats(NamedTuple):
@@ -37,6 +43,37 @@ class RewardStats(NamedTuple):
 
     mean: float
     median: float
+    std: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a quantity is spread over the samples, or model calls, that have it.
+
+    ``exact`` is False when there are so many distinct values that the quantiles come from bins:
+    then they are off by at most 0.5 % of themselves.
+    """
+
+    count: int
+    mean: float
+    min: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class MetricStats:
+    """A metric that the workflow or the grader reported, over the ``count`` samples that have it;
+    ``std`` is the population's."""
+
+    count: int
+    mean: float
     std: float
     min: float
     max: float
@@ -62,113 +99,151 @@ class Summary:
     clean_pass_rate: float | None
     errors: dict[str, int]
     histogram: Histogram | None
+    pass_hat_k: tuple[PassAtK, ...]
+    intervals: dict[str, Estimate]
+    """``pass_rate``, ``clean_pass_rate``, ``score``; those that the samples can tell."""
+    spreads: dict[str, Spread]
+    """``tokens``, ``cost_usd``, ``duration_ms``, ``queue_ms``, and ``latency_ms`` of calls."""
+    metrics: dict[str, MetricStats]
+    definition_version: int = DEFINITION_VERSION
 
 
-class Cell(NamedTuple):
-    """Samples that are alike in everything but their place."""
+def summary_of(tally: Tally, *, median: float | None = None) -> Summary:
+    """The numbers of everything counted so far.
 
-    status: str
-    error_type: str | None
-    reward: float | None
-
-
-@dataclass
-class Tally:
-    """Samples counted by what they have in common: what a database can group without us.
-
-    ``rows`` counts rows by (attempts that were not skipped, passes); it may stay empty when
-    every row has one attempt, for then there is no pass@k.
+    ``median``: the median reward, from who knows every reward; else it is the tally's, which is
+    exact as far as its rewards are (:attr:`Distribution.exact`).
     """
+    total, errors = Counts(), Counter[str]()
+    by_status: Counter[str] = Counter()
+    broken = Counts()
+    for (status, error_type), counts in tally.cells.items():
+        total.move(counts)
+        by_status[status] += counts.samples
+        if error_type is not None:
+            errors[error_type] += counts.samples
+        if is_broken(status, error_type):
+            broken.move(counts)
+    completed = total.samples - by_status["skipped"]
+    clean = completed - broken.samples
+    clean_passed = total.passed - broken.passed
+    stats = _reward_stats(tally.rewards, median)
+    rows = _rows_by_passes(tally)
+    return Summary(
+        total_samples=total.samples,
+        completed_samples=completed,
+        graded=total.graded,
+        passed=total.passed,
+        failed=by_status["failed"],
+        skipped=by_status["skipped"],
+        pass_rate=total.passed / completed if completed else 0.0,
+        pass_threshold=tally.pass_threshold,
+        tokens_used=tally.tokens,
+        reward_stats=stats,
+        n_runs=tally.n_runs,
+        pass_at_k=tuple(pass_at_k_points(rows, tally.n_runs)),
+        infrastructure_failures=broken.samples,
+        clean_pass_rate=clean_passed / clean if clean else None,
+        errors=dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))),
+        histogram=histogram(tally.rewards),
+        pass_hat_k=tuple(pass_hat_k_points(rows, tally.n_runs)),
+        intervals=_intervals(tally, stats, (total.passed, completed), (clean_passed, clean)),
+        spreads={name: _spread(tally.spreads[name]) for name in SPREADS if name in tally.spreads},
+        metrics={name: _metric(tally.metrics[name]) for name in sorted(tally.metrics)},
+    )
 
-    cells: Counter[Cell] = field(default_factory=Counter[Cell])
-    rows: Counter[tuple[int, int]] = field(default_factory=Counter[tuple[int, int]])
-    tokens: int = 0
-    n_runs: int = 0
 
-    def summary(self, *, pass_threshold: float) -> Summary:
-        """The numbers of everything counted so far."""
-        total = skipped = failed = passed = infrastructure = clean_passed = 0
-        rewards: Counter[float] = Counter()
-        errors: Counter[str] = Counter()
-        for (status, error_type, reward), count in self.cells.items():
-            total += count
-            if error_type is not None:
-                errors[error_type] += count
-            if status == "skipped":
-                skipped += count
-                continue
-            broken = status == "failed" and is_infrastructure(error_type)
-            failed += count if status == "failed" else 0
-            infrastructure += count if broken else 0
-            if reward is not None:
-                rewards[reward] += count
-                if reward >= pass_threshold:
-                    passed += count
-                    clean_passed += 0 if broken else count
-        completed = total - skipped
-        clean = completed - infrastructure
-        points = pass_at_k_points(self.rows, self.n_runs) if self.n_runs >= 2 else []
-        return Summary(
-            total_samples=total,
-            completed_samples=completed,
-            graded=rewards.total(),
-            passed=passed,
-            failed=failed,
-            skipped=skipped,
-            pass_rate=passed / completed if completed else 0.0,
-            pass_threshold=pass_threshold,
-            tokens_used=self.tokens,
-            reward_stats=reward_stats(rewards),
-            n_runs=self.n_runs,
-            pass_at_k=tuple(points),
-            infrastructure_failures=infrastructure,
-            clean_pass_rate=clean_passed / clean if clean else None,
-            errors=dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))),
-            histogram=histogram(rewards),
-        )
+def tally_of(samples: Iterable[SampleOutcome], *, pass_threshold: float, n: int) -> Tally:
+    """All of ``samples`` counted; ``n`` is the planned number of runs per row."""
+    tally = Tally(pass_threshold, n)
+    rows: dict[int, RowTotals] = {}
+    for sample in samples:
+        tally.add(sample)
+        if n >= 2:
+            row = rows.get(sample.row_index, RowTotals())
+            rows[sample.row_index] = row.plus(
+                sample.status, sample.error_type, sample.reward, pass_threshold
+            )
+    for row in rows.values():
+        tally.put_row(row)
+    return tally
 
 
 def summarize(samples: Iterable[SampleOutcome], *, pass_threshold: float, n: int) -> Summary:
     """The summary of ``samples``; ``n`` is the planned number of runs per row."""
-    tally = Tally()
-    attempts: Counter[int] = Counter()
-    passes: Counter[int] = Counter()
-    for sample in samples:
-        tally.cells[Cell(sample.status, sample.error_type, sample.reward)] += 1
-        tally.tokens += sample.tokens or 0
-        tally.n_runs = max(tally.n_runs, sample.run_index + 1)
-        if n >= 2 and sample.status != "skipped":
-            attempts[sample.row_index] += 1
-            if sample.reward is not None and sample.reward >= pass_threshold:
-                passes[sample.row_index] += 1
-    tally.rows.update((count, passes[row]) for row, count in attempts.items())
-    return tally.summary(pass_threshold=pass_threshold)
+    known = list(samples)
+    tally = tally_of(known, pass_threshold=pass_threshold, n=n)
+    median = None
+    if not tally.rewards.exact:
+        graded = (s.reward for s in known if s.status != "skipped" and s.reward is not None)
+        median = median_of(sorted(graded))
+    return summary_of(tally, median=median)
 
 
-def reward_stats(rewards: Counter[float]) -> RewardStats | None:
-    """Statistics over ``rewards`` (value → count); None without any."""
-    count = rewards.total()
-    if not count:
+def median_of(ascending: list[float]) -> float:
+    """The median of at least one value."""
+    count = len(ascending)
+    below, above = ascending[(count - 1) // 2], ascending[count // 2]
+    return below if below == above else below / 2 + above / 2
+
+
+def _rows_by_passes(tally: Tally) -> Counter[tuple[int, int]]:
+    rows: Counter[tuple[int, int]] = Counter()
+    for (attempts, passes, _, _), count in tally.rows.items():
+        rows[attempts, passes] += count
+    return rows
+
+
+def _reward_stats(rewards: Distribution, median: float | None) -> RewardStats | None:
+    moments = rewards.moments
+    if moments.low is None or moments.high is None:
         return None
-    low, high = min(rewards), max(rewards)
-    scale = max(abs(low), abs(high))
-    scale = scale if scale > LARGE_REWARD else 1.0
-    # fsum is exact, so the result is the same in any order.
-    mean = fsum(reward / scale for reward in rewards.elements()) / count
-    squares = fsum((reward / scale - mean) ** 2 for reward in rewards.elements())
-    std = sqrt(squares / count) * scale if low != high else 0.0
-    mean = min(max(mean * scale, low), high)
-    return RewardStats(mean=mean, median=_median(rewards, count), std=std, min=low, max=high)
+    if median is None:
+        median = rewards.quantiles([0.5])[0]
+    return RewardStats(moments.mean(), median, moments.std(), moments.low, moments.high)
 
 
-def _median(rewards: Counter[float], count: int) -> float:
-    lower_rank, upper_rank = (count - 1) // 2, count // 2
-    lower: float | None = None
-    seen = 0
-    for reward in sorted(rewards):
-        seen += rewards[reward]
-        if lower is None and seen > lower_rank:
-            lower = reward
-        if lower is not None and seen > upper_rank:
-            return lower if lower == reward else lower / 2 + reward / 2
-    raise ValueError("the median of nothing")
+def _intervals(
+    tally: Tally, stats: RewardStats | None, rate: tuple[int, int], clean: tuple[int, int]
+) -> dict[str, Estimate]:
+    """The estimates of the pass rates, given as (passed, samples), and of the score."""
+    rows, residuals, clean_rows, clean_residuals = rate[1], 0.0, clean[1], 0.0
+    if tally.n >= 2:
+        counted = [(key, times) for key, times in sorted(tally.rows.items())]
+        all_of = [((a, p), times) for (a, p, _, _), times in counted]
+        without = [((a - b, p - q), times) for (a, p, b, q), times in counted if a > b]
+        rows, residuals = _row_residuals(all_of, *rate)
+        clean_rows, clean_residuals = _row_residuals(without, *clean)
+    found = {
+        "pass_rate": rate_estimate(*rate, rows, residuals),
+        "clean_pass_rate": rate_estimate(*clean, clean_rows, clean_residuals),
+    }
+    if stats is not None:
+        graded_rows = tally.graded_rows if tally.n >= 2 else tally.rewards.count
+        found["score"] = mean_estimate(
+            stats.mean, tally.rewards.count, graded_rows, tally.reward_error()
+        )
+    return {name: estimate for name, estimate in found.items() if estimate is not None}
+
+
+def _row_residuals(
+    rows: list[tuple[tuple[int, int], int]], passed: int, samples: int
+) -> tuple[int, float]:
+    """How many rows there are, and the sum over them of (passes − rate · attempts)²."""
+    if not samples:
+        return 0, 0.0
+    rate = passed / samples
+    squares = fsum(times * (p - rate * a) ** 2 for (a, p), times in rows)
+    return sum(times for _, times in rows), squares
+
+
+def _spread(values: Distribution) -> Spread:
+    moments = values.moments
+    p50, p90, p95, p99 = values.quantiles(QUANTILES)
+    low, high = moments.low or 0.0, moments.high or 0.0
+    return Spread(values.count, moments.mean(), low, p50, p90, p95, p99, high, values.exact)
+
+
+def _metric(moments: Moments) -> MetricStats:
+    low, high = moments.low or 0.0, moments.high or 0.0
+    return MetricStats(moments.count, moments.mean(), moments.std(), low, high)

@@ -48,7 +48,9 @@ class RunFacts:
 def summary_of(facts: RunFacts, records: Mapping[Key, JournalRecord]) -> Summary:
     """The run's numbers, by the same formulas as everywhere."""
     outcomes = (
-        SampleOutcome(r.row_index, r.run_index, r.status, r.reward, r.tokens, r.error_type)
+        SampleOutcome(
+            r.row_index, r.run_index, r.status, r.reward, r.tokens, r.error_type, r.duration_ms
+        )
         for r in records.values()
     )
     return summarize(outcomes, pass_threshold=facts.pass_threshold, n=facts.n)

@@ -1,33 +1,36 @@
 """A run's numbers, from wherever they are cheapest and still true.
 
-A run that has ended carries its final summary. For one that goes on, the database groups the
-samples and :mod:`osmosis.metrics` does the rest; a big run is counted anew only after a pause that
-grows with the time the last count took. Lists never count: for them the counters on the row are
-enough (:func:`osmosis.platform.evals.documents.list_item`).
+A run that has ended carries its final summary. For one that goes on the tally that is kept as
+records arrive has them all, however many samples there are. A run without a tally (samples were
+taken out by a retry, or it comes from an earlier version) is counted anew once, off the event loop,
+and has one from then on. Lists never count: for them the counters on the row are enough
+(:func:`osmosis.platform.evals.documents.list_item`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, select
 
 from osmosis.metrics.documents import load_summary
-from osmosis.metrics.summary import Cell, Summary, Tally
-from osmosis.platform.db.models import Run, Sample
+from osmosis.metrics.summary import Summary
+from osmosis.platform.db.models import Run
 from osmosis.platform.db.session import Database
+from osmosis.platform.evals import tallies
 
-CACHED_RUNS = 256
-# A count that took t seconds is good for PAUSE_FACTOR · t seconds.
+KNOWN_RUNS = 256
+# A summary that took t seconds is good for PAUSE_FACTOR · t seconds.
 PAUSE_FACTOR = 20.0
 
 
 @dataclass
-class _Counted:
+class _Known:
     sample_count: int
-    counted_at: float
+    made_at: float
     took_s: float
     summary: Summary
 
@@ -37,68 +40,71 @@ class Numbers:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._counted: OrderedDict[str, _Counted] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._counting: dict[str, asyncio.Task[None]] = {}
 
     async def summary(self, run: Run) -> Summary:
         """The summary of ``run`` as of now, or of a moment ago for a big one."""
         if run.summary is not None:
-            return load_summary(run.summary)
-        known = self._counted.get(run.id)
+            stored = load_summary(run.summary)
+            if stored is not None:
+                return stored
+        known = self._known.get(run.id)
         now = time.monotonic()
         if known is not None and (
             known.sample_count == run.sample_count
-            or now - known.counted_at < known.took_s * PAUSE_FACTOR
+            or now - known.made_at < known.took_s * PAUSE_FACTOR
         ):
             return known.summary
-        summary = await self.count(run)
-        took_s = time.monotonic() - now
-        self._counted[run.id] = _Counted(run.sample_count, now, took_s, summary)
-        self._counted.move_to_end(run.id)
-        if len(self._counted) > CACHED_RUNS:
-            self._counted.popitem(last=False)
+        if run.sample_count:
+            await self.ensure_counted(run)
+            now = time.monotonic()
+        summary = await self._db.examine(lambda connection: summary_now(connection, run))
+        self._known[run.id] = _Known(run.sample_count, now, time.monotonic() - now, summary)
+        self._known.move_to_end(run.id)
+        if len(self._known) > KNOWN_RUNS:
+            self._known.popitem(last=False)
         return summary
 
-    async def count(self, run: Run) -> Summary:
-        """The summary of everything recorded for ``run``, counted now."""
-        run_id, threshold = run.id, run.pass_threshold
-        return await self._db.examine(
-            lambda connection: count_samples(connection, run_id, threshold)
-        )
+    async def ensure_counted(self, run: Run) -> None:
+        """Count the run anew when it has no tally; several who ask wait for one count."""
+        if await self._db.examine(lambda connection: tallies.has_tally(connection, run.id)):
+            return
+        task = self._counting.get(run.id)
+        if task is None:
+            task = self._counting[run.id] = asyncio.create_task(self._count(run))
+            task.add_done_callback(lambda _task: self._counting.pop(run.id, None))
+        await asyncio.shield(task)
 
     def forget(self, run_id: str) -> None:
-        self._counted.pop(run_id, None)
+        self._known.pop(run_id, None)
+
+    async def _count(self, run: Run) -> None:
+        """Count what is there in one look, then add in a transaction what came meanwhile."""
+        threshold, n = run.pass_threshold, run.n
+
+        def look(connection: Connection) -> tuple[tallies.Tally, int]:
+            return tallies.count_anew(connection, run.id, pass_threshold=threshold, n=n)
+
+        tally, last_id = await self._db.examine(look)
+
+        def keep(connection: Connection) -> None:
+            generation = select(Run.generation).where(Run.id == run.id).with_for_update()
+            if connection.execute(generation).scalar() != run.generation:
+                return  # Reopened meanwhile: these samples are not all there any more.
+            later = tallies.samples_after(connection, run.id, last_id)
+            tallies.add_samples(connection, run.id, tally, later)
+            tallies.drop_tally(connection, run.id)
+            tallies.store_tally(connection, run.id, tally)
+
+        await self._db.transact(keep)
 
 
-def count_samples(connection: Connection, run_id: str, pass_threshold: float) -> Summary:
-    """The summary of everything recorded for a run, grouped by the database."""
-    tally = Tally()
-    cells = (
-        select(
-            Sample.status,
-            Sample.error_type,
-            Sample.reward,
-            func.count(),
-            func.sum(Sample.tokens),
-            func.max(Sample.run_index),
+def summary_now(connection: Connection, run: Run) -> Summary:
+    """The summary of what is recorded for ``run``, by its tally; counted anew without one."""
+    tally = tallies.load_tally(connection, run.id)
+    if tally is None:
+        tally, _ = tallies.count_anew(
+            connection, run.id, pass_threshold=run.pass_threshold, n=run.n
         )
-        .where(Sample.run_id == run_id)
-        .group_by(Sample.status, Sample.error_type, Sample.reward)
-    )
-    for status, error_type, reward, count, tokens, last_run in connection.execute(cells):
-        tally.cells[Cell(status, error_type, reward)] += count
-        tally.tokens += tokens or 0
-        tally.n_runs = max(tally.n_runs, last_run + 1)
-    if tally.n_runs >= 2:
-        passes = func.sum(case((Sample.reward >= pass_threshold, 1), else_=0))
-        rows = (
-            select(func.count().label("attempts"), passes.label("passes"))
-            .where(Sample.run_id == run_id, Sample.status != "skipped")
-            .group_by(Sample.row_index)
-            .subquery()
-        )
-        grouped = select(rows.c.attempts, rows.c.passes, func.count()).group_by(
-            rows.c.attempts, rows.c.passes
-        )
-        for attempts, passed, count in connection.execute(grouped):
-            tally.rows[attempts, passed] += count
-    return tally.summary(pass_threshold=pass_threshold)
+    return tallies.summary_in(connection, run.id, tally)

@@ -20,6 +20,7 @@ from osmosis.platform.deps import Scope
 from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, note, reopen_run, run_topic
 from osmosis.platform.evals.provided import PROVIDED_SCOPE, seal_provided
 from osmosis.platform.evals.service import find_run
+from osmosis.platform.evals.tallies import drop_tally
 from osmosis.platform.platform import Platform
 from osmosis.platform.secrets.service import resolve_secrets
 from osmosis.wire.errors import Conflict, Issue, NotFound, ValidationFailed
@@ -117,6 +118,7 @@ async def _forget(session: AsyncSession, run: Run) -> int:
     """Take out what is run again and count the rest; how many samples were forgotten."""
     gone = await session.execute(delete(Sample).where(Sample.run_id == run.id, _AGAIN))
     connection = await session.connection()
+    await connection.run_sync(drop_tally, run.id)
     counters = await connection.run_sync(counted_again, run.id, run.pass_threshold)
     for name, value in counters.items():
         setattr(run, name, value)

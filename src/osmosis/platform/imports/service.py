@@ -18,12 +18,13 @@ from sqlalchemy.orm import Session
 
 from osmosis.dataset.selection import format_ranges
 from osmosis.metrics.documents import dump_summary
-from osmosis.metrics.summary import SampleOutcome, summarize
+from osmosis.metrics.summary import summarize
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.deps import Scope
 from osmosis.platform.evals.lifecycle import run_topic
 from osmosis.platform.evals.places import artifacts_dir, segments_dir
+from osmosis.platform.evals.tallies import Counted
 from osmosis.platform.imports.declaration import ARTIFACTS, LOGS, Declaration
 from osmosis.platform.imports.log_lines import read_log
 from osmosis.platform.imports.reading import Progress, read_progress, read_samples
@@ -121,7 +122,6 @@ def _prepare(settings: Settings, scope: Scope, session: ImportSession, run_id: s
     run = _run(scope, session, run_id, progress)
     writer = SegmentWriter(segments_dir(settings, run_id))
     rows: list[dict[str, Any]] = []
-    outcomes: list[SampleOutcome] = []
     batch: list[SampleRecord] = []
     # All of it is checked before any of it is kept.
     for _ in read_samples(session, progress):
@@ -129,12 +129,6 @@ def _prepare(settings: Settings, scope: Scope, session: ImportSession, run_id: s
     try:
         for record in read_samples(session, progress):
             batch.append(record)
-            outcomes.append(
-                SampleOutcome(
-                    record.row_index, record.run_index, record.status,
-                    record.reward, record.tokens, record.error_type,
-                )
-            )  # fmt: skip
             _keep_artifacts(settings, session, run_id, record)
             if len(batch) == BATCH:
                 rows += _store(writer, run, batch)
@@ -142,8 +136,8 @@ def _prepare(settings: Settings, scope: Scope, session: ImportSession, run_id: s
         rows += _store(writer, run, batch)
     finally:
         writer.close()
-    summary = summarize(outcomes, pass_threshold=run.pass_threshold, n=run.n)
-    run.summary = dump_summary(summary)
+    outcomes = (Counted.of(row).outcome() for row in rows)
+    run.summary = dump_summary(summarize(outcomes, pass_threshold=run.pass_threshold, n=run.n))
     log = read_log(session.place(LOGS)) if LOGS in session.numbers else []
     who = scope.principal.name or scope.principal.email
     text = f"{who} imported this run: it was evaluated on another machine, not by this platform."

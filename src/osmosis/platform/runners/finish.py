@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from osmosis.metrics.documents import dump_summary
 from osmosis.platform.db.models import Run
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
-from osmosis.platform.evals.numbers import Numbers
+from osmosis.platform.evals.numbers import Numbers, summary_now
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeaseLost, holds, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
@@ -30,9 +30,11 @@ async def finish_run(
             raise LeaseLost(run_id)
         if run.status != "running":
             return  # Its answer was lost on the way; the lease is still the one that ended it.
-    counted, summary = run.sample_count, dump_summary(await numbers.count(run))
+    if run.sample_count:
+        await numbers.ensure_counted(run)
     async with platform.db.write() as session:
         run = await leased_run(session, run_id, lease_token, lock=True)
+        connection = await session.connection()
         status, error = _verdict(run, request)
         if request.effective:
             run.effective = {**run.effective, **request.effective}
@@ -44,8 +46,7 @@ async def finish_run(
             status,
             stop_reason=reason,
             error=error,
-            # Records that came in between are counted later, when the summary is first read.
-            summary=summary if run.sample_count == counted else None,
+            summary=dump_summary(await connection.run_sync(summary_now, run)),
         )
         note_end(session, run)
     writers.close(run_id)

@@ -131,6 +131,7 @@ class LeasedRow(NamedTuple):
     selected_rows: int
     n: int
     pass_threshold: float
+    sample_count: int
 
 
 _LEASED_ROW = (

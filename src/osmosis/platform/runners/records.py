@@ -19,6 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, Sample
 from osmosis.platform.evals.lifecycle import run_topic
+from osmosis.platform.evals.tallies import Counted, count_in
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeasedRow, LeaseLost, leased_row, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
@@ -28,6 +29,7 @@ from osmosis.wire.runner import RecordsAck
 from osmosis.wire.samples import SampleRecord
 
 MAX_ERROR_CHARS = 32_768
+MAX_LATENCIES = 200
 
 Key = tuple[int, int]
 
@@ -170,6 +172,7 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
         "tries": record.tries,
         "metrics": record.metrics or None,
         "calls": len(record.calls),
+        "latencies_ms": latencies_ms(record) or None,
         "artifacts": record.artifacts or None,
         "has_output": True if record.output else None,
         "cost_unknown": True if has_unknown_cost(record) else None,
@@ -191,6 +194,16 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
         "length": None,
         "record": {key: value for key, value in more.items() if value is not None},
     }
+
+
+def latencies_ms(record: SampleRecord) -> list[float]:
+    """How long each answered call of the policy took, of very many the first ones."""
+    taken = [
+        round(call.latency_s * 1000, 1)
+        for call in record.calls
+        if call.route == "policy" and call.http_status < 400
+    ]
+    return taken[:MAX_LATENCIES]
 
 
 def _insert(
@@ -216,6 +229,16 @@ def _insert(
     if new:
         deltas = count_deltas(new, run.pass_threshold)
         connection.execute(_COUNT, {"counted_run": run_id, **deltas})
+        inserted = {(record.row_index, record.run_index) for record in new}
+        counted = [Counted.of(row) for row in rows]
+        count_in(
+            connection,
+            run_id,
+            [sample for sample in counted if (sample.row_index, sample.run_index) in inserted],
+            first=not run.sample_count,
+            pass_threshold=run.pass_threshold,
+            n=run.n,
+        )
     return len(new), run.stop_requested_at is not None
 
 

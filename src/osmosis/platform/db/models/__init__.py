@@ -3,7 +3,7 @@
 from osmosis.platform.db.models.accounts import DeviceLogin, LoginLink, Token, User
 from osmosis.platform.db.models.datasets import Dataset, DatasetLog
 from osmosis.platform.db.models.jobs import Job
-from osmosis.platform.db.models.runs import Run, RunLog, Sample, ShardLoss
+from osmosis.platform.db.models.runs import Run, RunLog, RunTally, Sample, ShardLoss
 from osmosis.platform.db.models.workspaces import (
     Branch,
     Endpoint,
@@ -27,6 +27,7 @@ __all__ = [
     "Rollout",
     "Run",
     "RunLog",
+    "RunTally",
     "Sample",
     "Secret",
     "ShardLoss",

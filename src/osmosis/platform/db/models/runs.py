@@ -92,12 +92,27 @@ class Run(Identified, Timestamped, Base):
     lost_calls: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
+class RunTally(Base):
+    """A run's samples as counted so far (:class:`osmosis.metrics.tally.Tally`), as JSON.
+
+    Written in the transaction of each batch of records. There is none while nothing is recorded,
+    after samples were taken out, and for runs of an earlier ``version``: then it is counted anew.
+    """
+
+    __tablename__ = "run_tallies"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int]
+    state: Mapped[bytes]
+
+
 class Sample(Base):
     """The winning try of one (run, row_index, run_index); the unique index counts it once.
 
     ``passed``: the reward reached the run's threshold; None for a skipped sample, which has no
     part in it. ``segment``, ``offset`` and ``length`` place its trajectory in the run's segment
-    files. ``record`` holds the rest of the wire record (calls, metrics, error message, times).
+    files. ``record`` holds the rest of the wire record (calls, metrics, error message, times), and
+    ``latencies_ms`` of the policy's calls that were answered.
     """
 
     __tablename__ = "samples"

@@ -1,0 +1,240 @@
+"""The numbers of a run are kept as records arrive, and are what a count of its samples gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import delete, event, select, update
+
+from osmosis.metrics import Summary, Tally, distribution, summarize, summary_of
+from osmosis.metrics.documents import load_summary
+from osmosis.platform.db.models import Run, RunTally, Sample
+from osmosis.platform.evals.numbers import Numbers
+from osmosis.platform.evals.tallies import Counted, count_anew, load_tally
+from osmosis.platform.platform import Platform
+from tests.platform.conftest import Account
+from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+
+RUNS = "/api/cli/eval-runs"
+KINDS: list[dict[str, Any]] = [
+    {"reward": 1.0, "metrics": {"turns": 3.0}},
+    {"reward": 0.1, "cost_usd": None},
+    {"reward": 0.7, "metrics": {"turns": 5.0, "style": 0.2}, "queue_ms": 12.5},
+    {"status": "failed", "reward": None, "error_type": "timeout", "tokens": None},
+    {"status": "failed", "reward": 0.3, "error_type": "workflow_failed"},
+    {"status": "skipped", "reward": None},
+]
+
+
+@pytest.fixture(autouse=True)
+async def commit(platform: Platform, account: Account, tmp_path: Path) -> None:
+    await add_dataset(platform, account)
+    await push_workspace(platform, account, tmp_path)
+
+
+@pytest.fixture
+async def worker(client: httpx.AsyncClient, worker_client: httpx.AsyncClient) -> Worker:
+    """A claimed run of 12 rows of 3 samples."""
+    return await claimed(client, worker_client, limit=12, n=3, pass_threshold=0.5)
+
+
+async def claimed(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, **evaluation: Any
+) -> Worker:
+    assert (await client.post(RUNS, json=submission(**evaluation))).status_code == 201
+    worker = await Worker.claims(worker_client)
+    assert worker is not None
+    return worker
+
+
+def records(rows: int, n: int, seed: int) -> list[dict[str, Any]]:
+    """All samples of a run, of every kind, in an order of chance."""
+    generator = random.Random(seed)
+    made = [
+        record(row, run, duration_ms=generator.uniform(1, 1e5), **generator.choice(KINDS))
+        for row in range(rows)
+        for run in range(n)
+    ]
+    generator.shuffle(made)
+    return made
+
+
+async def kept(platform: Platform, run_id: str) -> Tally | None:
+    return await platform.db.examine(lambda connection: load_tally(connection, run_id))
+
+
+async def recounted(platform: Platform, run_id: str, n: int = 3) -> Tally:
+    tally, _ = await platform.db.examine(
+        lambda connection: count_anew(connection, run_id, pass_threshold=0.5, n=n)
+    )
+    return tally
+
+
+async def run_of(platform: Platform, run_id: str) -> Run:
+    async with platform.db.read() as session:
+        return await session.get_one(Run, run_id)
+
+
+@contextmanager
+def statements(platform: Platform) -> Iterator[list[str]]:
+    """What is asked of the database meanwhile."""
+    asked: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        asked.append(statement)
+
+    engines = [platform.db.engine.sync_engine, platform.db._direct]  # pyright: ignore[reportPrivateUsage]
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
+    yield asked
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+async def test_what_is_kept_equals_what_a_count_gives_after_each_batch(
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    n: int,
+) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 5)
+    worker = await claimed(client, worker_client, limit=12, n=n, pass_threshold=0.5)
+    run_id = worker.spec["run_id"]
+    waiting = records(12, n, seed=n)
+    sent: list[dict[str, Any]] = []
+    while waiting:
+        batch, waiting = waiting[:5], waiting[5:]
+        # A batch whose answer was lost comes again, with new ones behind it.
+        assert (await worker.send(*sent[-3:], *batch)).status_code == 200
+        sent += batch
+        assert await kept(platform, run_id) == await recounted(platform, run_id, n)
+    summary = await Numbers(platform.db).summary(await run_of(platform, run_id))
+    async with platform.db.read() as session:
+        columns = [getattr(Sample, name) for name in Counted._fields]
+        rows = [Counted(*row) for row in await session.execute(select(*columns))]
+    direct = summarize((row.outcome() for row in rows), pass_threshold=0.5, n=n)
+    assert summary == direct
+    assert summary.spreads["cost_usd"].count < summary.total_samples
+    assert summary.metrics["turns"].count == sum(
+        "turns" in (item.get("metrics") or {}) for item in sent
+    )
+
+
+async def test_a_run_shows_its_numbers_without_a_look_at_its_samples(
+    client: httpx.AsyncClient, worker: Worker, platform: Platform
+) -> None:
+    await worker.send(*records(12, 3, seed=1))
+    with statements(platform) as asked:
+        shown = (await client.get(f"{RUNS}/{worker.spec['run_id']}")).json()
+    assert shown["results"]["total_runs"] == 36
+    assert asked and not any("samples" in statement.split("FROM")[-1] for statement in asked)
+
+
+async def test_the_final_summary_is_stored_with_the_version_of_its_definitions(
+    worker: Worker, platform: Platform
+) -> None:
+    await worker.send(*records(12, 3, seed=2))
+    await worker.finish()
+    run = await run_of(platform, worker.spec["run_id"])
+    assert run.summary is not None and run.summary["definition_version"] == 2
+    assert load_summary(run.summary) == summary_of(await recounted(platform, run.id))
+
+
+async def test_a_run_of_an_earlier_version_is_counted_once_and_kept_from_then_on(
+    worker: Worker, platform: Platform
+) -> None:
+    run_id = worker.spec["run_id"]
+    made = records(12, 3, seed=3)
+    await worker.send(*made[:20])
+    async with platform.db.write() as session:
+        await session.execute(delete(RunTally))
+    await worker.send(*made[20:25])
+    assert await kept(platform, run_id) is None
+    await Numbers(platform.db).summary(await run_of(platform, run_id))
+    assert await kept(platform, run_id) == await recounted(platform, run_id)
+    async with platform.db.write() as session:
+        await session.execute(update(RunTally).values(version=1))
+    await worker.send(*made[25:])
+    await worker.finish()
+    run = await run_of(platform, run_id)
+    assert run.summary is not None
+    assert load_summary(run.summary) == summary_of(await recounted(platform, run_id))
+
+
+async def test_a_stored_summary_of_earlier_definitions_is_counted_anew(
+    worker: Worker, platform: Platform
+) -> None:
+    await worker.send(*records(12, 3, seed=4))
+    await worker.finish()
+    run = await run_of(platform, worker.spec["run_id"])
+    assert run.summary is not None
+    before = load_summary(run.summary)
+    run.summary = {"total_samples": 36}
+    assert await Numbers(platform.db).summary(run) == before
+
+
+async def test_samples_that_arrive_during_a_count_are_in_it(
+    worker: Worker, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = worker.spec["run_id"]
+    made = records(12, 3, seed=5)
+    await worker.send(*made[:20])
+    async with platform.db.write() as session:
+        await session.execute(delete(RunTally))
+    numbers, run = Numbers(platform.db), await run_of(platform, run_id)
+    examine, looks = platform.db.examine, 0
+
+    async def examine_then_send(work: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        found = await examine(work)
+        if looks == 2:  # the count itself; the first look is whether there is a tally
+            await worker.send(*made[20:])
+        return found
+
+    monkeypatch.setattr(platform.db, "examine", examine_then_send)
+    await numbers.ensure_counted(run)
+    monkeypatch.undo()
+    assert await kept(platform, run_id) == await recounted(platform, run_id)
+
+
+async def test_a_retry_counts_what_stays_and_then_what_comes(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, worker: Worker, platform: Platform
+) -> None:
+    run_id = worker.spec["run_id"]
+    made = records(12, 3, seed=6)
+    await worker.send(*made)
+    await worker.finish()
+    assert (await client.post(f"{RUNS}/{run_id}/retry", json={})).status_code == 200
+    shown = (await client.get(f"{RUNS}/{run_id}")).json()["results"]
+    assert shown["failed"] == shown["skipped"] == 0
+    again = await Worker.claims(worker_client)
+    assert again is not None
+    redone = [item for item in made if item["status"] != "success"]
+    await again.send(*(record(item["row_index"], item["run_index"]) for item in redone))
+    await again.finish()
+    shown = (await client.get(f"{RUNS}/{run_id}")).json()["results"]
+    assert shown["graded"] == 36
+    assert await kept(platform, run_id) == await recounted(platform, run_id)
+
+
+async def test_the_median_of_more_rewards_than_are_kept_comes_from_the_samples(
+    worker: Worker, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 5)
+    rewards = [index / 36 for index in range(36)]
+    made = [record(index // 3, index % 3, reward=reward) for index, reward in enumerate(rewards)]
+    made[35] = record(11, 2, status="skipped", reward=None)
+    await worker.send(*made)
+    run = await run_of(platform, worker.spec["run_id"])
+    summary: Summary = await Numbers(platform.db).summary(run)
+    assert summary.reward_stats is not None
+    assert summary.reward_stats.median == rewards[17]
