@@ -20,7 +20,7 @@ from osmosis.metrics.moments import Moments
 EXACT_VALUES = 512
 MAX_BINS = 2048
 ACCURACY = 0.005
-GROWTH = (1 + ACCURACY) / (1 - ACCURACY)
+LOG_GROWTH = log((1 + ACCURACY) / (1 - ACCURACY))
 # Keys of bins are whole numbers in the order of their values: 0 is zero, negative ones mirror.
 KEY_OF_ONE = 100_000
 
@@ -92,7 +92,7 @@ class Distribution:
         counted = dict(zip(stored["keys"], stored["counts"], strict=True))
         if "merges" in stored:
             return cls(moments, None, counted, stored["merges"])
-        return cls(moments, {float(value): count for value, count in counted.items()})
+        return cls(moments, counted)
 
     def _put(self, value: float, times: int) -> None:
         key = _merged(_key(value), self.merges)
@@ -133,7 +133,7 @@ def _key(value: float) -> int:
     """The key of a value's bin before any merge."""
     if value == 0:
         return 0
-    key = KEY_OF_ONE + ceil(log(abs(value)) / log(GROWTH))
+    key = KEY_OF_ONE + ceil(log(abs(value)) / LOG_GROWTH)
     return key if value > 0 else -key
 
 
@@ -150,4 +150,4 @@ def _merged_once(key: int) -> int:
 
 def _power_of_growth(exponent: int) -> float:
     """A power of the growth of bins, kept within the range of floats."""
-    return exp(min(max(exponent * log(GROWTH), -745.0), 709.0))
+    return exp(min(max(exponent * LOG_GROWTH, -745.0), 709.0))
