@@ -111,6 +111,7 @@ class FakeSession:
         self.judge_completions_url = None
         self.judge_api_key = None
         self.calls: list[ModelCall] = []
+        self.kept_calls: str | None = None
         self.calls_in_flight = 0
         self.closed = False
 
@@ -195,7 +196,7 @@ class FakeGateway:
         if self.world.preflight_error:
             raise self.world.preflight_error
 
-    def open_session(self, rollout_id: str) -> FakeSession:
+    def open_session(self, rollout_id: str, **place: int) -> FakeSession:
         session = self.world.sessions[rollout_id] = FakeSession(rollout_id)
         if self.world.on_upstream is not None:
             self.world.on_upstream(1)

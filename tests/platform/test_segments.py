@@ -148,3 +148,14 @@ def test_a_damaged_file_is_reported_as_such(tmp_path: Path) -> None:
         Entry(tmp_path, place).read_steps(0, 1)
     with pytest.raises(SegmentCorrupt):
         _ = Entry(tmp_path, Place(0, 3, place.length)).head
+
+
+def test_kept_calls_come_back_byte_for_byte_and_disturb_nothing_else(tmp_path: Path) -> None:
+    packed = os.urandom(5000)
+    first = encode_entry(document(200), calls=[{"a": 1}], output="hi", kept_calls=packed)
+    places = SegmentWriter(tmp_path).append([first.data, encode_entry(document(3)).data])
+    one, other = (Entry(tmp_path, place) for place in places)
+    assert one.read_kept_calls() == packed
+    assert one.read_output() == "hi"
+    assert orjson.loads(b"".join(one.read_document())) == document(200)
+    assert other.read_kept_calls() is None

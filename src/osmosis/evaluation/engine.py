@@ -282,7 +282,9 @@ class Evaluation:
         link = self._host.link
         self._started_at[sample] = facts.started_at
         self._outputs.open(facts.rollout_id)
-        session = self._gateway.open_session(facts.rollout_id)
+        session = self._gateway.open_session(
+            facts.rollout_id, source_row=sample.row.source_row, run_index=sample.run_index
+        )
         self._host.enter()
         try:
             verdict = await self._drive(sample, facts, link, session)
@@ -364,6 +366,7 @@ class Evaluation:
                 break
             await asyncio.sleep(0)
         facts.calls = session.calls
+        facts.kept_calls = session.kept_calls
         facts.output = self._outputs.close(facts.rollout_id)
 
     def _expired(self, link: RolloutLink, rollout_id: str) -> Classified:

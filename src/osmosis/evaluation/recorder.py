@@ -45,6 +45,7 @@ class TryFacts:
     finished_at: float
     directory: Path
     calls: Sequence[ModelCall] = ()
+    kept_calls: str | None = None
     sample: dict[str, Any] | None = None
     trajectory: str | None = None
     output: str | None = None
@@ -94,6 +95,7 @@ class Recorder:
     ) -> SampleRecord:
         policy = [call for call in facts.calls if call.route == "policy"]
         judge = [call for call in facts.calls if call.route == "judge"]
+        recalled = [call for call in facts.calls if call.cached or call.replayed]
         prompt, completion = _sum(policy, "prompt_tokens"), _sum(policy, "completion_tokens")
         tokens = _total(prompt, completion)
         if not policy and trajectory is not None:
@@ -123,7 +125,10 @@ class Recorder:
             finished_at=facts.finished_at,
             tries=max(1, sample.tries),
             metrics=self._metrics(facts.sample),
+            saved_calls=len(recalled),
+            saved_usd=_saved(recalled),
             calls=list(facts.calls),
+            kept_calls=facts.kept_calls,
             trajectory=trajectory,
             output=clean_text(facts.output) if facts.output else None,
             artifacts=artifacts,
@@ -283,6 +288,12 @@ def _cost(calls: Sequence[ModelCall]) -> float | None:
     ]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if calls and len(known) == len(costs) else None
+
+
+def _saved(recalled: Sequence[ModelCall]) -> float | None:
+    """What the calls that no model answered would have cost; None when some price is unknown."""
+    known = [call.saved_usd for call in recalled if call.saved_usd is not None]
+    return sum(known) if recalled and len(known) == len(recalled) else None
 
 
 def _is_unbilled(call: ModelCall) -> bool:

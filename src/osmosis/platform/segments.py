@@ -9,7 +9,8 @@ by (segment, offset, length):
 The head is a small JSON object: the ATIF document without its steps, the exact size of the whole
 document, and for each list (``steps``, ``calls``) its frames as [first, count, offset, length],
 offsets counted from the end of the head. A frame is the JSON of up to 64 items or 64 KiB, without
-the brackets, so that frames join with a comma. Head and frames are zlib streams.
+the brackets, so that frames join with a comma. Head and frames are zlib streams. Kept calls, which
+a replay reads, come packed and are stored as they came, at ``kept_calls`` [offset, length].
 
 An entry is on disk (fsync, once per batch) before anything refers to it. What a kill tore off at
 the end of a file is never referred to and stays there as dead bytes.
@@ -57,8 +58,10 @@ def encode_entry(
     *,
     calls: Sequence[Any] = (),
     output: str | None = None,
+    kept_calls: bytes | None = None,
 ) -> Encoded:
-    """One entry: an ATIF ``document``, the sample's model ``calls``, its printed ``output``."""
+    """One entry: an ATIF ``document``, the sample's model ``calls``, its printed ``output``, and
+    the requests and answers of the calls, packed."""
     frames: list[bytes] = []
     head: dict[str, Any] = {}
     if document is not None:
@@ -72,6 +75,9 @@ def encode_entry(
         head["calls"] = _add_frames(frames, [orjson.dumps(call) for call in calls])
     if output:
         head["output"] = _add_frames(frames, [orjson.dumps(output)])
+    if kept_calls:
+        head["kept_calls"] = [sum(map(len, frames)), len(kept_calls)]
+        frames.append(kept_calls)
     packed = zlib.compress(orjson.dumps(head), COMPRESSION_LEVEL)
     data = b"".join((PREFIX.pack(MAGIC, len(packed)), packed, *frames))
     return Encoded(data, head.get("document_bytes"))
@@ -193,6 +199,15 @@ class Entry:
         """What the sample printed, when it could be told apart."""
         items = self.read_items("output", 0, 1)
         return items[0] if items else None
+
+    def read_kept_calls(self) -> bytes | None:
+        """Requests and answers as they came; None when nothing was kept."""
+        place = self.head.get("kept_calls")
+        if place is None:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(self._frames_at + place[0])
+            return file.read(place[1])
 
     def read_document(self) -> Iterator[bytes]:
         """The whole ATIF document as JSON, in pieces of a frame each."""

@@ -15,6 +15,8 @@ class ModelCall(BaseModel):
 
     Times are seconds; ``started_at`` is unix time. ``cost_usd`` None means unknown, never zero.
     ``queue_s`` is the wait for our own limiter and is not part of ``latency_s``.
+    ``cached`` and ``replayed`` calls were answered from an earlier call: they keep its latency and
+    tokens, cost 0, and ``saved_usd`` is what it cost (None: unknown).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -27,6 +29,8 @@ class ModelCall(BaseModel):
     http_status: int
     streamed: bool = False
     scripted: bool = False
+    cached: bool = False
+    replayed: bool = False
     upstream_requests: int = 1
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -34,6 +38,7 @@ class ModelCall(BaseModel):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
+    saved_usd: float | None = None
     finish_reason: str | None = None
     error_kind: str | None = None
     error_message: str | None = None
@@ -46,8 +51,9 @@ class SampleRecord(BaseModel):
     the grader succeeded. ``error_kind`` is the kind of the model call that failed the sample, where
     one did (:mod:`osmosis.wire.failure_policy`). ``tokens`` counts policy calls only.
     ``trajectory`` is an ATIF document (rollout-protocol.md §8.1) or None. ``output`` is what the
-    sample printed, when it can be told apart. All text is redacted of secret values before it gets
-    here.
+    sample printed, when it can be told apart. ``saved_calls`` counts the calls that were answered
+    without a model; ``kept_calls`` holds requests and answers for a replay (base64 of gzip members
+    of JSON lines). All text is redacted of secret values before it gets here.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -67,6 +73,8 @@ class SampleRecord(BaseModel):
     cost_usd: float | None = None
     judge_tokens: int | None = None
     judge_cost_usd: float | None = None
+    saved_calls: int = 0
+    saved_usd: float | None = None
     duration_ms: float = Field(ge=0)
     queue_ms: float = 0.0
     started_at: float
@@ -74,6 +82,7 @@ class SampleRecord(BaseModel):
     tries: int = Field(default=1, ge=1)
     metrics: dict[str, float] = Field(default_factory=dict)
     calls: list[ModelCall] = Field(default_factory=list)
+    kept_calls: str | None = None
     trajectory: dict[str, Any] | None = None
     output: str | None = None
     artifacts: list[str] = Field(default_factory=list)

@@ -208,7 +208,9 @@ class HttpSink:
             f"The platform did not take the record of row {record.row_index}, run "
             f"{record.run_index} ({error.message}); its trajectory and output are left out.",
         )
-        bare = record.model_copy(update={"trajectory": None, "output": None, "calls": []})
+        bare = record.model_copy(
+            update={"trajectory": None, "output": None, "calls": [], "kept_calls": None}
+        )
         try:
             return await self._post(bare.model_dump_json(exclude_none=True).encode() + b"\n")
         except Refused as again:

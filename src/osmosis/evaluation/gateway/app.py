@@ -24,6 +24,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from osmosis.evaluation.gateway.asked import Place
 from osmosis.evaluation.gateway.counted_model import CountedModel, OnUpstream
 from osmosis.evaluation.gateway.dialects.chat_completions import ChatCompletions
 from osmosis.evaluation.gateway.dialects.dialect import Dialect
@@ -36,7 +37,6 @@ from osmosis.evaluation.gateway.exchange import (
     ModelRoute,
     error_response,
 )
-from osmosis.evaluation.gateway.failures import TextRedactor
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.preflight import check_model
 from osmosis.evaluation.gateway.prices import price_of
@@ -44,6 +44,7 @@ from osmosis.evaluation.gateway.resolve import resolve
 from osmosis.evaluation.gateway.session import GatewaySession
 from osmosis.evaluation.limits import CallLimiter
 from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.redaction import Redactor
 from osmosis.wire.samples import Route
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
@@ -67,7 +68,7 @@ class Gateway:
     def __init__(
         self,
         plan: EvaluationPlan,
-        redactor: TextRedactor,
+        redactor: Redactor,
         sink: Sink,
         *,
         on_upstream: OnUpstream | None = None,
@@ -118,11 +119,15 @@ class Gateway:
             used = await self._model_route(route)
             await check_model(used.model, route, self._plan.advanced, self._sink, self._redactor)
 
-    def open_session(self, rollout_id: str) -> GatewaySession:
-        """Fresh URLs and bearers for one rollout execution."""
+    def open_session(
+        self, rollout_id: str, *, source_row: int = 0, run_index: int = 0
+    ) -> GatewaySession:
+        """Fresh URLs and bearers for one rollout execution, a try of the sample at that place."""
         session = GatewaySession(
             rollout_id,
             self.root_url,
+            place=Place(source_row, run_index),
+            redactor=self._redactor,
             with_judge=self._plan.advanced.judge_model is not None,
             on_close=self._forget,
         )

@@ -6,13 +6,16 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from osmosis.evaluation.gateway.failures import Refused, UpstreamFailure, error_text
 from osmosis.evaluation.gateway.json_codec import dumps, loads
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.wire.samples import Route
 from osmosis.workspace.advanced import AdvancedSection
+
+if TYPE_CHECKING:
+    from osmosis.evaluation.gateway.asked import Asked
 
 CONTROL_FIELDS = frozenset(
     {
@@ -50,6 +53,8 @@ class ChatRequest:
     route: Route
     thinking: dict[str, Any] | None = None
     """Claude's own switch, from a client that speaks its dialect; for providers that know it."""
+    asked: Asked | None = None
+    """Which call of which sample it is; set once the request has its defaults."""
 
     @classmethod
     def parse(cls, raw: bytes, route: Route) -> ChatRequest:
@@ -174,17 +179,32 @@ class Usage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An answer of an earlier call: from where, how long that call took, what it cost.
+
+    ``cost_usd`` None means that nobody knows.
+    """
+
+    source: Literal["cache", "replay"]
+    latency_s: float
+    cost_usd: float | None
+
+
 @dataclass(slots=True)
 class Reply:
-    """The end of one successful attempt. ``body`` is None when it was streamed through.
+    """The end of one successful attempt. ``body`` is the whole answer; of one that was streamed
+    through it is put together afterwards, and None when that cannot be done.
 
     ``message`` is the assistant's; of a streamed one only tool call ids and reasoning.
+    ``recalled`` tells that no model was asked.
     """
 
     usage: Usage
     finish_reason: str | None
     message: dict[str, Any]
     body: dict[str, Any] | None = None
+    recalled: Recalled | None = None
 
     @classmethod
     def of_completion(cls, body: Any, requested_model: str) -> Reply:

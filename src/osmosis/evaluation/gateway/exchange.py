@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from osmosis.evaluation.gateway.asked import Asked
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply, Usage
 from osmosis.evaluation.gateway.dialects.dialect import Dialect
 from osmosis.evaluation.gateway.event_stream import ClientGone, EventStream
@@ -71,6 +72,7 @@ class Exchange:
         self._meter = CallMeter()
         self._used: ModelRoute | None = None
         self._out: EventStream | None = None
+        self._asked: Asked | None = None
         self._reply: Reply | None = None
         self._status = 200
         self._error: tuple[str, str] | None = None
@@ -97,7 +99,9 @@ class Exchange:
             return await self._fail_late(500, f"The gateway failed: {text}")
         finally:
             latency_s = time.perf_counter() - began - self._meter.queue_s
-            self._session.end(number, task, self._record(started_at, latency_s))
+            call = self._record(started_at, max(0.0, latency_s))
+            self._keep(call)
+            self._session.end(number, task, call)
 
     async def _answer(self) -> web.StreamResponse:
         try:
@@ -121,6 +125,7 @@ class Exchange:
             chat.apply_defaults(self._advanced)
         reasoning = self._session.reasoning[self._route]
         reasoning.restore(chat.body["messages"])
+        self._asked = chat.asked = self._session.ask(chat)
         answer = await (self._stream if chat.stream else self._whole)(chat, used)
         if self._reply is not None:
             reasoning.keep(self._reply.message)
@@ -182,27 +187,48 @@ class Exchange:
         self._status = status
         self._error = (kind, message)
 
+    def _keep(self, call: ModelCall) -> None:
+        """Keep request and answer for a replay."""
+        asked = self._asked
+        if asked is None:
+            return
+        if call.error_kind is not None:
+            self._session.unanswered(self._route, asked)
+        cost_usd = call.saved_usd if call.cached or call.replayed else call.cost_usd
+        self._session.kept.keep(
+            self._route,
+            asked,
+            self._reply,
+            latency_s=call.latency_s,
+            cost_usd=cost_usd,
+            error_kind=call.error_kind,
+        )
+
     def _record(self, started_at: float, latency_s: float) -> ModelCall:
         used, reply = self._used, self._reply
         usage = reply.usage if reply else Usage()
         scripted = used is not None and used.model.scripted
         kind, message = self._error or (None, None)
+        recalled = reply.recalled if reply else None
         return ModelCall(
             route=self._route,
             model=self._model_path,
             started_at=started_at,
-            latency_s=max(0.0, latency_s),
+            latency_s=recalled.latency_s if recalled else latency_s,
             queue_s=self._meter.queue_s,
             http_status=self._status,
             streamed=self._out is not None,
             scripted=scripted,
-            upstream_requests=self._meter.upstream_requests,
+            cached=recalled is not None and recalled.source == "cache",
+            replayed=recalled is not None and recalled.source == "replay",
+            upstream_requests=0 if recalled else self._meter.upstream_requests,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             reasoning_tokens=usage.reasoning_tokens,
             cost_usd=_cost_usd(used, reply) if used else None,
+            saved_usd=recalled.cost_usd if recalled else None,
             finish_reason=reply.finish_reason if reply else None,
             error_kind=kind,
             error_message=message,
@@ -227,6 +253,8 @@ def _cost_usd(used: ModelRoute, reply: Reply | None) -> float | None:
         return 0.0
     if reply is None:
         return None
+    if reply.recalled is not None:
+        return 0.0
     if used.model.provider == "openrouter" and reply.usage.reported_cost_usd is not None:
         return reply.usage.reported_cost_usd
     return used.price.cost_usd(reply.usage) if used.price else None

@@ -105,7 +105,7 @@ class OpenAICompatible:
             await out.send(rest)
         if relay.failure is not None:
             raise relay.failure
-        return Reply(relay.usage, relay.finish_reason, relay.message())
+        return Reply(relay.usage, relay.finish_reason, relay.message(), relay.completion())
 
     async def close(self) -> None:
         if self._session is not None:

@@ -6,7 +6,12 @@ import asyncio
 import secrets
 from collections.abc import Callable
 
+from osmosis.evaluation.gateway.asked import Asked, Askings, Place
+from osmosis.evaluation.gateway.chat import ChatRequest
+from osmosis.evaluation.gateway.fingerprint import fingerprint_of
+from osmosis.evaluation.gateway.kept_calls import CallKeeper
 from osmosis.evaluation.gateway.reasoning import ReasoningMemory
+from osmosis.evaluation.redaction import Redactor
 from osmosis.wire.samples import ModelCall, Route
 
 BEARER_BYTES = 24
@@ -20,6 +25,8 @@ class GatewaySession:
         rollout_id: str,
         root_url: str,
         *,
+        place: Place,
+        redactor: Redactor,
         with_judge: bool,
         on_close: Callable[[GatewaySession], None],
     ) -> None:
@@ -36,7 +43,10 @@ class GatewaySession:
             "policy": ReasoningMemory(),
             "judge": ReasoningMemory(),
         }
+        self.kept = CallKeeper(redactor)
         self.closed = False
+        self._redactor = redactor
+        self._askings: dict[Route, Askings] = {"policy": Askings(place), "judge": Askings(place)}
         self._on_close = on_close
         self._calls: list[ModelCall | None] = []
         self._running: set[asyncio.Task[object]] = set()
@@ -45,6 +55,11 @@ class GatewaySession:
     def calls(self) -> list[ModelCall]:
         """The calls that have ended, in the order in which they were made."""
         return [call for call in self._calls if call is not None]
+
+    @property
+    def kept_calls(self) -> str | None:
+        """Requests and answers, packed for the record; ask once the session is closed."""
+        return self.kept.packed()
 
     @property
     def calls_in_flight(self) -> int:
@@ -58,6 +73,13 @@ class GatewaySession:
         self._on_close(self)
         for task in self._running:
             task.cancel()
+
+    def ask(self, chat: ChatRequest) -> Asked:
+        """Place a request that has its defaults among the sample's others."""
+        return self._askings[chat.route].ask(fingerprint_of(chat, self._redactor))
+
+    def unanswered(self, route: Route, asked: Asked) -> None:
+        self._askings[route].unanswered(asked)
 
     def begin(self, task: asyncio.Task[object]) -> int:
         """Register a running call; its number is for :meth:`end`."""

@@ -9,6 +9,7 @@ from osmosis.evaluation.gateway.chat import Usage
 from osmosis.evaluation.gateway.failures import UpstreamFailure, error_text
 from osmosis.evaluation.gateway.json_codec import dumps, loads
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
+from osmosis.evaluation.gateway.stream_assembly import completion_of
 
 NOTABLE = re.compile(
     rb'"usage"\s*:\s*\{|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]'
@@ -17,6 +18,8 @@ NOTABLE = re.compile(
 """Only lines with one of these are parsed. Inside a JSON string the quotes are escaped."""
 MODEL_FIELD = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
 MAX_LINE_BYTES = 32 * 1024 * 1024
+MAX_COLLECTED_BYTES = 8 * 1024 * 1024
+"""A longer stream passes like any other, but its answer is not kept."""
 
 
 class StreamRelay:
@@ -32,6 +35,8 @@ class StreamRelay:
         self._tail = b""
         self._model_field = b'"model":' + dumps(requested_model)
         self._upstream_field: bytes | None = None
+        self._payloads: list[bytes] = []
+        self._collected_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
         """The complete lines up to now; ends before a line that reports an error."""
@@ -73,8 +78,19 @@ class StreamRelay:
             "reasoning_content": "".join(self._thoughts),
         }
 
+    def completion(self) -> dict[str, Any] | None:
+        """The whole answer, once the stream has ended; None when it cannot be told."""
+        if self._collected_bytes > MAX_COLLECTED_BYTES:
+            return None
+        return completion_of(self._payloads)
+
     def _note(self, line: bytes) -> bool:
         """Read what matters in one data line; True when it is an error."""
+        if self._collected_bytes <= MAX_COLLECTED_BYTES:
+            self._collected_bytes += len(line)
+            self._payloads.append(line[5:].strip())
+        else:
+            self._payloads.clear()
         if self._upstream_field is None:
             found = MODEL_FIELD.search(line)
             if found:

@@ -20,6 +20,8 @@ from osmosis.wire.errors import Conflict, ValidationFailed
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 LOCKS = ".locks"
+KEPT_CALLS = "model_calls.jsonl.gz"
+"""In a trial's folder: requests and answers of its model calls, for a replay."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ costs the same whether it is the tenth or the millionth.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import shutil
 import time
@@ -20,7 +21,7 @@ import orjson
 
 from osmosis.evaluation.journal import Journal, JournalRecord, Key
 from osmosis.evaluation.local.projections import TRAJECTORY, RunFacts, write_projections
-from osmosis.evaluation.local.run_directory import RunDirectory
+from osmosis.evaluation.local.run_directory import KEPT_CALLS, RunDirectory
 from osmosis.evaluation.redaction import Redactor
 from osmosis.metrics.summary import Summary
 from osmosis.wire.errors import RunFailed
@@ -155,7 +156,9 @@ class LocalSink:
         if sample.output:
             (trial / "logs").mkdir(exist_ok=True)
             (trial / "logs" / "output.txt").write_text(sample.output)
-        rest = sample.model_dump(exclude={"trajectory", "output"}, exclude_none=True)
+        if sample.kept_calls:
+            (trial / KEPT_CALLS).write_bytes(base64.b64decode(sample.kept_calls))
+        rest = sample.model_dump(exclude={"trajectory", "output", "kept_calls"}, exclude_none=True)
         (trial / "diagnostics.json").write_bytes(orjson.dumps(rest, option=INDENTED))
 
     # --- the readable files ------------------------------------------------------------------

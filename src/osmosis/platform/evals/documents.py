@@ -112,8 +112,11 @@ def dataset_reference(run: Run) -> dict[str, Any]:
 
 
 def cost_document(run: Run) -> dict[str, Any]:
-    """What the model calls cost. A cost that nobody knows is not in the sum, and is counted;
-    ``lost_calls`` may have been charged too, and belong to no sample."""
+    """What the model calls cost, and what calls saved that no model had to answer.
+
+    A cost that nobody knows is not in the sum, and is counted. ``lost_calls`` may have been
+    charged too, and belong to no sample.
+    """
     document: dict[str, Any] = {"samples_with_unknown_cost": run.cost_unknown_count}
     if run.cost_unknown_count < run.sample_count:
         document["cost_usd"] = run.cost_sum
@@ -121,6 +124,11 @@ def cost_document(run: Run) -> dict[str, Any]:
         document["judge_tokens"] = run.judge_tokens_sum
     if run.lost_calls:
         document["lost_calls"] = run.lost_calls
+    if run.saved_calls_count:
+        document["saved_calls"] = run.saved_calls_count
+        document["samples_with_unknown_saving"] = run.saved_unknown_count
+        if run.saved_sum or not run.saved_unknown_count:
+            document["saved_usd"] = run.saved_sum
     return document
 
 
@@ -138,6 +146,8 @@ def sample_item(sample: Sample) -> dict[str, Any]:
         "error_kind": sample.record.get("error_kind"),
         "tokens": sample.tokens,
         "cost_usd": sample.cost_usd,
+        "saved_calls": sample.record.get("saved_calls"),
+        "saved_usd": sample.record.get("saved_usd"),
         "duration_ms": sample.duration_ms,
         "has_trajectory": sample.record.get("trajectory_bytes") is not None,
     }

@@ -109,6 +109,10 @@ def counted_again(connection: Connection, run_id: str, pass_threshold: float) ->
             total(record["judge_tokens"].as_integer()).label("judge_tokens_sum"),
             (total(Sample.cost_usd) + total(record["judge_cost_usd"].as_float())).label("cost_sum"),
             number(record["cost_unknown"].as_boolean()).label("cost_unknown_count"),
+            total(record["saved_calls"].as_integer()).label("saved_calls_count"),
+            total(record["saved_usd"].as_float()).label("saved_sum"),
+            number(record["saved_unknown"].as_boolean()).label("saved_unknown_count"),
+            number(record["kept_calls"].as_boolean()).label("kept_count"),
         ).where(Sample.run_id == run_id)
     )
     return dict(counted.mappings().one())

@@ -9,6 +9,8 @@ and changes nothing.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -45,6 +47,10 @@ COUNTERS = (
     "judge_tokens_sum",
     "cost_sum",
     "cost_unknown_count",
+    "saved_calls_count",
+    "saved_sum",
+    "saved_unknown_count",
+    "kept_count",
 )
 
 _INSERTS = {
@@ -143,9 +149,12 @@ def _store(
     for record in records:
         row = sample_row(run_id, record)
         row["created_at"] = now
-        if record.trajectory is not None or record.calls or record.output:
+        kept = _kept_calls(record)
+        if record.trajectory is not None or record.calls or record.output or kept:
             calls = [call.model_dump(exclude_none=True) for call in record.calls]
-            entry = encode_entry(record.trajectory, calls=calls, output=record.output)
+            entry = encode_entry(
+                record.trajectory, calls=calls, output=record.output, kept_calls=kept
+            )
             entries.append(entry.data)
             bulky.append(row)
             if entry.document_bytes is not None:
@@ -154,6 +163,16 @@ def _store(
     for row, place in zip(bulky, writer.append(entries), strict=True):
         row["segment"], row["offset"], row["length"] = place
     return rows
+
+
+def _kept_calls(record: SampleRecord) -> bytes | None:
+    try:
+        return base64.b64decode(record.kept_calls) if record.kept_calls else None
+    except binascii.Error as error:
+        raise ValidationFailed(
+            f"The kept calls of row {record.row_index}, run {record.run_index} are not base64: "
+            f"{error}."
+        ) from None
 
 
 def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
@@ -176,6 +195,10 @@ def sample_row(run_id: str, record: SampleRecord) -> dict[str, Any]:
         "artifacts": record.artifacts or None,
         "has_output": True if record.output else None,
         "cost_unknown": True if has_unknown_cost(record) else None,
+        "saved_calls": record.saved_calls or None,
+        "saved_usd": record.saved_usd,
+        "saved_unknown": True if has_unknown_saving(record) else None,
+        "kept_calls": True if record.kept_calls else None,
     }
     return {
         "run_id": run_id,
@@ -256,6 +279,10 @@ def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict
         deltas["judge_tokens_sum"] += record.judge_tokens or 0
         deltas["cost_sum"] += (record.cost_usd or 0.0) + (record.judge_cost_usd or 0.0)
         deltas["cost_unknown_count"] += has_unknown_cost(record)
+        deltas["saved_calls_count"] += record.saved_calls
+        deltas["saved_sum"] += record.saved_usd or 0.0
+        deltas["saved_unknown_count"] += has_unknown_saving(record)
+        deltas["kept_count"] += record.kept_calls is not None
     return deltas
 
 
@@ -264,6 +291,11 @@ def has_passed(status: str, reward: float | None, pass_threshold: float) -> bool
     if status == "skipped":
         return None
     return reward is not None and reward >= pass_threshold
+
+
+def has_unknown_saving(record: SampleRecord) -> bool:
+    """Whether a call was answered without a model, and nobody knows what it would have cost."""
+    return record.saved_calls > 0 and record.saved_usd is None
 
 
 def has_unknown_cost(record: SampleRecord) -> bool:

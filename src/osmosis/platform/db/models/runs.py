@@ -18,7 +18,8 @@ class Run(Identified, Timestamped, Base):
     later write names the token, and changes nothing once the token is another's. ``selection`` is
     ``{"kind": "first"|"sample", "seed": int|None, "rows": "0-9,12"}``. ``provided_cipher`` holds
     values given for this run only, encrypted, erased when the run ends. The ``*_count`` and sum
-    columns are kept as records arrive, in the transaction of the batch. ``claims`` counts claims
+    columns are kept as records arrive, in the transaction of the batch; ``kept_count`` counts the
+    samples whose calls were kept for a replay. ``claims`` counts claims
     since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
     is the final metrics, written when the run ends. A retry sets ``reopened_at`` and
     ``resumed_count``, the number of graded samples that the new ``generation`` keeps.
@@ -90,6 +91,10 @@ class Run(Identified, Timestamped, Base):
     cost_unknown_count: Mapped[int] = mapped_column(default=0)
     judge_tokens_sum: Mapped[int] = mapped_column(BigInteger, default=0)
     lost_calls: Mapped[int] = mapped_column(BigInteger, default=0)
+    saved_calls_count: Mapped[int] = mapped_column(BigInteger, default=0)
+    saved_sum: Mapped[float] = mapped_column(default=0.0)
+    saved_unknown_count: Mapped[int] = mapped_column(default=0)
+    kept_count: Mapped[int] = mapped_column(default=0)
 
 
 class RunTally(Base):
