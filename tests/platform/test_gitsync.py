@@ -556,3 +556,31 @@ async def test_a_remote_that_never_answers_is_given_up(
     await gone.wait()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize("page", [b"<html>hello</html>", b"<html>\nhello\n</html>\n"])
+async def test_a_web_page_is_not_taken_for_an_empty_repository(
+    client: httpx.AsyncClient, platform: Platform, account: Account, page: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(page)}"
+        writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + page)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        refused = await connect(client, f"http://127.0.0.1:{port}/a/b.git")
+    assert refused.status_code == 400, refused.text
+    assert "what answers there is no git repository" in refused.json()["error"]
+    assert (await repository(platform, account)).kind == "hosted"
+
+
+async def test_an_empty_repository_is_connected_over_http(
+    client: httpx.AsyncClient, forge: tuple[str, Account]
+) -> None:
+    base, owner = forge
+    connected = await connect(client, f"{base}/git/{owner.identity}.git", token=owner.token)
+    assert connected.status_code == 200, connected.text
+    assert connected.json()["repository"]["kind"] == "remote"

@@ -46,6 +46,12 @@ async def test_a_rebound_name_gets_nothing(client: httpx.AsyncClient) -> None:
     assert answer.json()["code"] == "HOST_NOT_ALLOWED"
 
 
+async def test_a_refused_name_is_told_the_address_that_works(live_url: str) -> None:
+    async with httpx.AsyncClient() as stranger:
+        answer = await stranger.get(f"{live_url}/api/health", headers={"Host": "evil.example"})
+    assert f"Use {live_url}," in answer.json()["hint"]
+
+
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
 async def test_a_foreign_origin_may_change_nothing(client: httpx.AsyncClient, origin: str) -> None:
     answer = await client.post(

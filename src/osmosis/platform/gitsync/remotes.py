@@ -115,7 +115,12 @@ def derived_identity(remote: Remote) -> str:
     return f"{owner or 'remote'}/{parts[-1].removesuffix('.git') if parts else 'repository'}"
 
 
+NO_REPOSITORY = (
+    "what answers there is no git repository.",
+    "Give the address that `git clone` takes, not that of a page.",
+)
 COMPLAINTS: tuple[tuple[str, str, str], ...] = (
+    (r"not valid: is this a git repository", *NO_REPOSITORY),
     (
         r"authentication failed|could not read (username|password)|403|401|invalid username",
         "{host} did not accept the credential, or needs one.",
@@ -172,9 +177,16 @@ def remote_failure(remote: Remote, error: GitFailed) -> RemoteFailed:
             ((why, hint) for pattern, why, hint in COMPLAINTS if re.search(pattern, said)),
             ("git could not read it.", "Try `git ls-remote` with the same address."),
         )
-    return RemoteFailed(
-        f"The repository {remote.url} cannot be fetched: {why.format(host=host)}", hint=hint
-    )
+    return _cannot_be_fetched(remote, why.format(host=host), hint)
+
+
+def no_repository(remote: Remote) -> RemoteFailed:
+    """Something answers at the address, and it is no repository."""
+    return _cannot_be_fetched(remote, *NO_REPOSITORY)
+
+
+def _cannot_be_fetched(remote: Remote, why: str, hint: str) -> RemoteFailed:
+    return RemoteFailed(f"The repository {remote.url} cannot be fetched: {why}", hint=hint)
 
 
 def _file(text: str, allow_file: bool) -> Remote:

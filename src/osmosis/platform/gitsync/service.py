@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import select
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.platform.db.models import Repository
 from osmosis.platform.gitsync import reading
+from osmosis.platform.gitsync.advertised import advertised
 from osmosis.platform.gitsync.bare import ensure_bare, repo_path, repository_lock
 from osmosis.platform.gitsync.catalog import Catalogued, catalogue, catalogue_locked
 from osmosis.platform.gitsync.commits import (
@@ -21,7 +22,7 @@ from osmosis.platform.gitsync.commits import (
     unknown_commit,
 )
 from osmosis.platform.gitsync.credentials import access_to, access_with, credential_context
-from osmosis.platform.gitsync.git import Access, GitFailed, git
+from osmosis.platform.gitsync.git import GitFailed, git
 from osmosis.platform.gitsync.reading import Kind, TreeEntry
 from osmosis.platform.gitsync.remotes import (
     Remote,
@@ -31,7 +32,6 @@ from osmosis.platform.gitsync.remotes import (
     remote_failure,
 )
 from osmosis.platform.platform import Platform
-from osmosis.platform.settings import Settings
 from osmosis.wire.errors import Conflict, NotFound, OsmosisError, ValidationFailed
 from osmosis.workspace.repository import identity_of
 
@@ -77,14 +77,6 @@ async def ensure_hosted(platform: Platform, repository: Repository) -> Path:
 # ---------------------------------------------------------------------- connecting and fetching
 
 
-@dataclass(frozen=True)
-class Advertised:
-    """What a remote says of itself: its branches and its default branch."""
-
-    branches: dict[str, str]
-    default_branch: str | None
-
-
 async def connect_remote(
     platform: Platform,
     workspace_id: str,
@@ -98,8 +90,8 @@ async def connect_remote(
     check_credential(remote, token=token, deploy_key=deploy_key)
     kind = "token" if token is not None else "deploy_key" if deploy_key is not None else None
     credential = token if token is not None else deploy_key
-    with access_with(platform.settings, remote, kind, credential) as access:
-        await _advertised(platform.settings, remote, access)
+    access = partial(access_with, platform.settings, remote, kind, credential)
+    await advertised(platform.settings, remote, access)
     async with platform.db.write() as session:
         repository = await repository_of(session, workspace_id)
         repository.identity = await _identity(session, repository, remote)
@@ -140,10 +132,10 @@ async def _fetch_locked(platform: Platform, repository: Repository) -> Catalogue
     settings = platform.settings
     remote = parse_remote(repository.url or "", allow_file=settings.git_allow_file)
     try:
-        with access_to(settings, platform.vault, repository, remote) as access:
-            advertised = await _advertised(settings, remote, access)
+        access = partial(access_to, settings, platform.vault, repository, remote)
+        offered = await advertised(settings, remote, access)
         local = {head.name: head.commit_sha for head in await heads(settings, repository)}
-        if local != advertised.branches:
+        if local != offered.branches:
             refs = "+refs/heads/*:refs/heads/*"
             await _fetch(platform, repository, remote, "--prune", remote.url, refs)
     except OsmosisError as error:
@@ -151,34 +143,7 @@ async def _fetch_locked(platform: Platform, repository: Repository) -> Catalogue
             stored = await session.get_one(Repository, repository.id)
             stored.last_error = error.message
         raise
-    return await catalogue_locked(platform, repository.id, default_branch=advertised.default_branch)
-
-
-async def _advertised(settings: Settings, remote: Remote, access: Access) -> Advertised:
-    try:
-        output = await git(
-            settings,
-            None,
-            "ls-remote",
-            "--symref",
-            "--",
-            remote.url,
-            "HEAD",
-            "refs/heads/*",
-            timeout_s=settings.git_fetch_timeout_s,
-            access=access,
-        )
-    except GitFailed as error:
-        raise remote_failure(remote, error) from None
-    branches: dict[str, str] = {}
-    default = None
-    for line in output.decode(errors="replace").splitlines():
-        value, _, name = line.partition("\t")
-        if name == "HEAD" and value.startswith("ref: refs/heads/"):
-            default = value.removeprefix("ref: refs/heads/")
-        elif name.startswith("refs/heads/"):
-            branches[name.removeprefix("refs/heads/")] = value
-    return Advertised(branches, default)
+    return await catalogue_locked(platform, repository.id, default_branch=offered.default_branch)
 
 
 async def _fetch(

@@ -51,6 +51,7 @@ class GuardHosts:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.bound_wide = not is_loopback(settings.host)
+        self.public_url = settings.public_url
         self.names = {name.lower() for name in settings.allowed_hosts}
         if settings.host not in WILDCARDS:
             self.names.add(settings.host.lower())
@@ -82,7 +83,7 @@ class GuardHosts:
         if not self.allows(host):
             return ValidationFailed(
                 "This server does not answer to the host name of this request.",
-                hint="Use http://127.0.0.1, or add the name to OSMOSIS_ALLOWED_HOSTS.",
+                hint=f"Use {self._own_address(request)}, or add the name to OSMOSIS_ALLOWED_HOSTS.",
                 platform_code="HOST_NOT_ALLOWED",
             )
         if request.method not in SAFE_METHODS and not _same_origin(request, host):
@@ -92,6 +93,12 @@ class GuardHosts:
                 platform_code="ORIGIN_NOT_ALLOWED",
             )
         return None
+
+    def _own_address(self, request: Request) -> str:
+        """An address that this server answers to, with the port that it really listens on."""
+        server = request.scope.get("server")
+        port = f":{server[1]}" if server and server[1] else ""
+        return self.public_url or f"http://127.0.0.1{port}"
 
     def allows(self, host: str) -> bool:
         """Whether a Host header names this server."""
