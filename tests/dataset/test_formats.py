@@ -77,8 +77,8 @@ def test_a_row_index_column_without_a_name_is_dropped(tmp_path: Path) -> None:
 
 def test_a_ragged_csv_row_is_refused_with_its_line(tmp_path: Path) -> None:
     error = refusal(write(tmp_path / "d.csv", 'a,b\n"1\n2",x\n{"k": 1, "l": 2},y\n'))
-    assert (error.file, error.row, error.line) == ("d.csv", 2, 4)
-    assert "row 2 (line 4): has 3 fields, but the header names 2" in str(error)
+    assert (error.file, error.row, error.line) == ("d.csv", 1, 4)
+    assert "row 1 (line 4): has 3 fields, but the header names 2" in str(error)
     assert error.hint and '"{""level"": 1' in error.hint
 
 
@@ -90,7 +90,7 @@ def test_a_ragged_csv_row_is_refused_with_its_line(tmp_path: Path) -> None:
         (b"a,b,a\n1,2,3\n", "'a' more than once"),
         (b'a,b\n1,"open\n2,3\n', r"line 2\): opens a quote that is never closed"),
         (b'a,b\n"x"y,1\n', r"line 2\): has broken quoting"),
-        (b"a,b\n1,ok\n2,\xff\n", r"row 2 \(line 3\): is not UTF-8 \(byte 0xff at position 3"),
+        (b"a,b\n1,ok\n2,\xff\n", r"row 1 \(line 3\): is not UTF-8 \(byte 0xff at position 3"),
         (b"a\xff,b\n", "line 1: is not UTF-8"),
     ],
 )
@@ -103,9 +103,9 @@ def test_broken_csv_says_what_and_where(tmp_path: Path, content: bytes, said: st
     ("content", "said"),
     [
         (b"\n \n", "is empty"),
-        (b'{"a": 1}\n\n[1]\n', r"row 2 \(line 3\): must be a JSON object, not an array"),
-        (b'{"a": 1}\n{"b": 1}\n', r"row 2 \(line 2\): has other keys.*lacks 'a' and adds 'b'"),
-        (b'{"a": 1}\n{"a": \n', r"row 2 \(line 2\): is not JSON"),
+        (b'{"a": 1}\n\n[1]\n', r"row 1 \(line 3\): must be a JSON object, not an array"),
+        (b'{"a": 1}\n{"b": 1}\n', r"row 1 \(line 2\): has other keys.*lacks 'a' and adds 'b'"),
+        (b'{"a": 1}\n{"a": \n', r"row 1 \(line 2\): is not JSON"),
         (b'{"a": 1}\n{"a": "\\ud800"}\n', r"column 'a': holds half of a char.*\\ud800"),
         (b'{"a": "\xff"}\n', r"line 1\): is not UTF-8"),
         (b'{"a": Infinity}\n', "Infinity is no JSON value"),
@@ -144,14 +144,14 @@ def test_parquet_values_become_json_values(tmp_path: Path) -> None:
 def test_parquet_bytes_that_are_no_text_name_row_and_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [b"ok", b"\xff\xfe"]}), tmp_path / "d.parquet")
     error = refusal(tmp_path / "d.parquet")
-    assert (error.row, error.column) == (2, "a")
+    assert (error.row, error.column) == (1, "a")
 
 
 def test_a_parquet_string_that_is_not_utf8_names_row_and_column(tmp_path: Path) -> None:
     broken = pa.array([b"ok", b"\xff\xfe", b"ok"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"a": broken}), tmp_path / "d.parquet")
     error = refusal(tmp_path / "d.parquet")
-    assert (error.row, error.column) == (2, "a")
+    assert (error.row, error.column) == (1, "a")
 
 
 def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_selected_rows_are_those_of_the_whole_file(
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_a_selected_row_beyond_the_end_is_an_error(tmp_path: Path, suffix: str) -> None:
     path = dataset(tmp_path / f"d.{suffix}", 5)
-    with pytest.raises(DatasetError, match="has no row 8"):
+    with pytest.raises(DatasetError, match="has no row 7"):
         list(iter_selected(path, suffix, [1, 7]))
 
 

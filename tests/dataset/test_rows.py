@@ -41,18 +41,18 @@ def test_metadata_is_an_object_or_its_json_text(metadata: object) -> None:
 @pytest.mark.parametrize("metadata", [None, "", " ", "{}", {}, float("nan")])
 def test_empty_metadata_counts_as_absent(metadata: object) -> None:
     assert to_row_item({"metadata": metadata, "user_prompt": "q"}, 0, 0).metadata is None
-    with pytest.raises(DatasetError, match="row 6: has neither a prompt nor metadata"):
+    with pytest.raises(DatasetError, match="row 5: has neither a prompt nor metadata"):
         to_row_item({"metadata": metadata}, 0, 5)
 
 
 @pytest.mark.parametrize("metadata", ["[1]", 5, "x", [1], True, "{\"a\": 'b'}"])
 def test_metadata_that_is_no_object_names_its_row(metadata: object) -> None:
-    with pytest.raises(DatasetError, match="row 3, column 'metadata'"):
+    with pytest.raises(DatasetError, match="row 2, column 'metadata'"):
         to_row_item({"metadata": metadata, "user_prompt": "q"}, 0, 2)
 
 
 @pytest.mark.parametrize("missing", ["user_prompt", "ground_truth"])
 def test_a_prompt_row_needs_both_prompt_and_label(missing: str) -> None:
-    with pytest.raises(DatasetError, match=f"d.csv, row 1, column '{missing}'"):
+    with pytest.raises(DatasetError, match=f"d.csv, row 0, column '{missing}'"):
         row = {"user_prompt": "q", "ground_truth": "a"} | {missing: ""}
         to_row_item(row, 0, 0, name="d.csv")

@@ -84,13 +84,13 @@ def test_an_empty_prompt_names_row_line_and_column(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_text('user_prompt,ground_truth\n"a\nb",1\n,2\nc,3\nd,4\n')
     (error,) = validate(path, "csv").errors
-    assert (error.file, error.row, error.line, error.column) == ("d.csv", 2, 4, "user_prompt")
+    assert (error.file, error.row, error.line, error.column) == ("d.csv", 1, 4, "user_prompt")
 
 
 def test_the_first_five_errors_are_told_and_then_it_says_so(tmp_path: Path) -> None:
     lines = check(tmp_path, [GOOD | {"user_prompt": ""}] * 9).error_lines()
     assert len(lines) == 6
-    assert "row 5 (line 5)" in lines[4]
+    assert "row 4 (line 5)" in lines[4]
     assert lines[5] == "Stopped after the first 5 errors; there may be more."
 
 
@@ -98,13 +98,13 @@ def test_readable_rows_between_broken_ones_are_still_checked(tmp_path: Path) -> 
     path = tmp_path / "d.jsonl"
     good = json.dumps(GOOD)
     path.write_text("\n".join([good, "{", good, '{"user_prompt": 1}', good, good]))
-    assert [error.row for error in validate(path, "jsonl").errors] == [2, 4]
+    assert [error.row for error in validate(path, "jsonl").errors] == [1, 3]
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", {}, "{}"])
 def test_every_row_of_a_metadata_dataset_needs_an_object(tmp_path: Path, value: Any) -> None:
     (error,) = metadata(tmp_path, {"a": 1}, {"a": 1}, value, {"a": 1}).errors
-    assert (error.row, error.column) == (3, "metadata")
+    assert (error.row, error.column) == (2, "metadata")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_every_row_of_a_metadata_dataset_needs_an_object(tmp_path: Path, value: 
         ({"a": [{}]}, "'a\\[\\]' is an empty object"),
         ({"n": 2**63}, "'n' does not fit a signed 64-bit"),
         ({"m": [-(2**63) - 1]}, "'m\\[\\]' does not fit a signed 64-bit"),
-        ({"n": "one"}, "'n' is a string here but a number in row 1"),
-        ({"n": True}, "'n' is a boolean here but a number in row 1"),
-        ({"o": {"k": [1]}}, "'o.k' is an array here but a string in row 1"),
-        ({"l": [{"k": 1}]}, "'l\\[\\].k' is a number here but a string in row 1"),
+        ({"n": "one"}, "'n' is a string here but a number in row 0"),
+        ({"n": True}, "'n' is a boolean here but a number in row 0"),
+        ({"o": {"k": [1]}}, "'o.k' is an array here but a string in row 0"),
+        ({"l": [{"k": 1}]}, "'l\\[\\].k' is a number here but a string in row 0"),
         ({"n": 1e999}, "Infinity is no JSON value"),
     ],
 )
@@ -127,7 +127,7 @@ def test_metadata_that_breaks_a_rule_names_the_key(tmp_path: Path, bad: Any, sai
     assert len(report.errors) == 1
     with pytest.raises(Exception, match=said):
         raise report.errors[0]
-    assert report.errors[0].row == 4
+    assert report.errors[0].row == 3
 
 
 def test_a_number_too_large_for_a_float_is_not_finite(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_metadata_in_csv_is_json_text(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_text('metadata\n"{""a"": 1}"\n"{""a"": 2}"\n"{\'a\': 2}"\n"{""a"": 2}"\n')
     (error,) = validate(path, "csv").errors
-    assert (error.row, error.column) == (3, "metadata")
+    assert (error.row, error.column) == (2, "metadata")
     assert error.hint and "json.dumps" in error.hint
 
 
@@ -195,8 +195,8 @@ def test_the_child_process_reports_as_strict_json(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "stored", [GOOD | {"user_prompt": ""}] * 4)
     body = run_child({"path": str(path), "format": "jsonl", "name": "mine.jsonl"})
     assert body["valid"] is False and body["row_count"] == 4
-    assert body["errors"][0]["row"] == 1 and body["errors"][0]["column"] == "user_prompt"
-    assert body["error_lines"][0].startswith("mine.jsonl, row 1 (line 1), column 'user_prompt'")
+    assert body["errors"][0]["row"] == 0 and body["errors"][0]["column"] == "user_prompt"
+    assert body["error_lines"][0].startswith("mine.jsonl, row 0 (line 1), column 'user_prompt'")
 
 
 def test_the_child_process_reads_parquet_under_its_memory_limit(tmp_path: Path) -> None:

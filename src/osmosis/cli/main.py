@@ -67,7 +67,10 @@ def _run(arguments: list[str]) -> int:
     from osmosis.cli.session import session
 
     session.begin(line)
-    return _invoke(entry, words[1:])
+    try:
+        return _invoke(entry, words[1:])
+    finally:
+        session.close()
 
 
 def _entry(name: str) -> Entry:

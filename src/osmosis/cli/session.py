@@ -30,6 +30,13 @@ class Session:
         self.line = line
         load_env_file(line.env_file)
 
+    def close(self) -> None:
+        """End the connections of the command line."""
+        for name in ("api", "account"):
+            opened: Api | None = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
+
     # ------------------------------------------------------------------ the directory
 
     @cached_property

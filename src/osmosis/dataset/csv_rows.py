@@ -41,7 +41,7 @@ class CsvReader:
         for index, (line, fields, misread) in enumerate(records):
             problem = misread if misread or len(fields) == width else _ragged(len(fields), width)
             if problem is not None:
-                error = DatasetError.of(problem, file=self._name, row=index + 1, line=line)
+                error = DatasetError.of(problem, file=self._name, row=index, line=line)
                 yield index, line, error
                 continue
             values: dict[str, Any] = dict(zip(header, fields, strict=True))

@@ -94,7 +94,7 @@ def iter_selected(
         yield source_row, values
     if expected < len(source_rows):
         raise DatasetError(
-            f"has no row {source_rows[expected] + 1}: the file ended before it.", file=shown
+            f"has no row {source_rows[expected]}: the file ended before it.", file=shown
         )
 
 

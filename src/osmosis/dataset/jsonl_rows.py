@@ -25,7 +25,7 @@ class JsonlReader:
                     raise problem
                 self.columns = list(parse_object(text))
             except CellProblem as problem:
-                raise DatasetError.of(problem, file=name, row=1, line=line) from None
+                raise DatasetError.of(problem, file=name, row=0, line=line) from None
             return
         raise DatasetError("is empty; each line must hold one JSON object.", file=name)
 
@@ -40,7 +40,7 @@ class JsonlReader:
                     raise _other_keys(keys, set(values))
                 yield index, line, values
             except CellProblem as problem:
-                error = DatasetError.of(problem, file=self._name, row=index + 1, line=line)
+                error = DatasetError.of(problem, file=self._name, row=index, line=line)
                 yield index, line, error
 
     def selected(self, source_rows: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -56,7 +56,7 @@ class JsonlReader:
                     raise problem
                 values = parse_object(text)
             except CellProblem as problem:
-                raise DatasetError.of(problem, file=self._name, row=index + 1, line=line) from None
+                raise DatasetError.of(problem, file=self._name, row=index, line=line) from None
             yield index, values
             target = next(wanted, None)
             if target is None:

@@ -25,7 +25,7 @@ class MetadataShape:
         self._types: dict[str, tuple[str, int]] = {}
 
     def check(self, metadata: dict[str, Any], row: int) -> CellProblem | None:
-        """The first mistake of this row (counted from 1), or None."""
+        """The first mistake of this row (counted from 0), or None."""
         try:
             for key, value in metadata.items():
                 self._check(key, value, row, 1)

@@ -67,7 +67,7 @@ class ParquetReader:
                         raise DatasetError(
                             values.problem,
                             file=self._name,
-                            row=source_row + 1,
+                            row=source_row,
                             column=values.column,
                         )
                     yield source_row, values
@@ -102,7 +102,7 @@ class ParquetReader:
                     row[column] = _plain(row[column], column)
                 yield row
             except CellProblem as problem:
-                yield DatasetError.of(problem, file=self._name, row=(index or 0) + offset + 1)
+                yield DatasetError.of(problem, file=self._name, row=(index or 0) + offset)
 
     def _single(self, row: pa.RecordBatch, index: int | None) -> dict[str, Any] | DatasetError:
         values: dict[str, Any] = {}
@@ -113,11 +113,11 @@ class ParquetReader:
                 return DatasetError(
                     f"holds a value that cannot be read ({_first_line(error)}).",
                     file=self._name,
-                    row=(index or 0) + 1,
+                    row=index or 0,
                     column=column,
                 )
             except CellProblem as problem:
-                return DatasetError.of(problem, file=self._name, row=(index or 0) + 1)
+                return DatasetError.of(problem, file=self._name, row=index or 0)
         return values
 
 

@@ -30,7 +30,7 @@ def to_row_item(
     try:
         system, user, label, metadata = normalise(raw)
     except CellProblem as problem:
-        raise DatasetError.of(problem, file=name, row=source_row + 1) from None
+        raise DatasetError.of(problem, file=name, row=source_row) from None
     messages: list[dict[str, Any]] = []
     if system is not None:
         messages.append({"role": "system", "content": system})

@@ -87,8 +87,8 @@ def _check_rows(reader: RowReader, name: str, report: Report, max_errors: int) -
         if not isinstance(values, DatasetError):
             if len(report.preview) < PREVIEW_ROWS:
                 report.preview.append({k: _shortened(v, 0) for k, v in values.items()})
-            if problem := _row_problem(values, shape, index + 1):
-                error = DatasetError.of(problem, file=name, row=index + 1, line=line)
+            if problem := _row_problem(values, shape, index):
+                error = DatasetError.of(problem, file=name, row=index, line=line)
         report.row_count = index + 1
         if error is not None:
             report.errors.append(error)

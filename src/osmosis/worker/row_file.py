@@ -22,7 +22,7 @@ class RowFile:
     async def __call__(self) -> AsyncIterator[RowItem]:
         await asyncio.shield(self._download)
         with self._path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(file):
                 if line.isspace():
                     continue
                 try:
