@@ -35,6 +35,37 @@ def test_bash_completes_commands_and_flags(osmosis: Osmosis, tmp_path: Path):
     assert complete(script, "osmosis", "--json", "model", "endpoint", "rem") == ["remove"]
     assert complete(script, "osmosis", "eval", "submit", "--wor") == ["--workspace"]
     assert complete(script, "osmosis", "eval", "submit", "") == []
+    assert complete(script, "osmosis", "secret", "set", "X", "--scope", "p") == ["personal"]
+    assert complete(script, "osmosis", "completion", "f") == ["fish"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes_commands_flags_and_their_values(osmosis: Osmosis, tmp_path: Path):
+    script = tmp_path / "script"
+    script.write_text(osmosis("completion", "fish").out)
+
+    def offered(line: str) -> set[str]:
+        code = f"source {script}; complete -C {line!r}"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+        return {word.partition("\t")[0] for word in done.stdout.splitlines()}
+
+    assert offered("osmosis --platform http://x eva") == {"eval"}
+    assert offered("osmosis --json model endpoint rem") == {"remove"}
+    assert offered("osmosis eval download x --ty") == {"--type"}
+    assert offered("osmosis secret set X --scope p") == {"personal"}
+    assert offered("osmosis completion f") == {"fish"}
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_takes_the_script_as_it_is(osmosis: Osmosis, tmp_path: Path):
+    script = tmp_path / "script"
+    script.write_text(osmosis("completion", "zsh").out)
+    code = f"source {script}; print -r -- $_comps[osmosis]"
+    done = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stderr, done.stdout.strip()) == ("", "_bash_complete -o default -F _osmosis")
 
 
 def test_every_visible_command_is_known_to_every_shell(osmosis: Osmosis):
@@ -42,8 +73,8 @@ def test_every_visible_command_is_known_to_every_shell(osmosis: Osmosis):
     assert known == set(VISIBLE)
     fish = osmosis("completion", "fish").out
     for node in nodes():
-        for flag, _ in node.flags:
-            assert f" -l {flag[2:]} " in fish
+        for flag in node.flags:
+            assert f" -l {flag.name[2:]} " in fish
         for name in node.commands:
             assert f" -a {name} " in fish
     zsh = osmosis("completion", "zsh").out

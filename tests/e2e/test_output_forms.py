@@ -21,7 +21,7 @@ from tests.cli.test_help import VISIBLE
 
 __all__ = ["osmosis"]
 
-Kind = Literal["list", "detail", "operation"]
+Kind = Literal["list", "lists", "detail", "operation"]
 MODES = ("rich", "plain", "json")
 CONFIG = "configs/eval/multiply-scripted.toml"
 LONG = ("--limit", "200", "--n", "20", "--batch-size", "1")
@@ -29,6 +29,7 @@ LONG = ("--limit", "200", "--n", "20", "--batch-size", "1")
 CONTEXT = {"git", "workspace_directory"}
 ENVELOPES: dict[str, set[str]] = {
     "list": {"schema_version", "items", "total_count", "has_more", "next_offset"},
+    "lists": {"schema_version", "base_models", "lora_models"},
     "detail": {"schema_version", "data"},
     "operation": {"schema_version", "status", "operation"},
 }
@@ -133,6 +134,8 @@ DOWNLOAD = {
 
 WALKS = [
     Walk("init made-{mode}", "operation"),
+    Walk("quickstart cloned-{mode} -w alpha", "operation", {"name", "repository"}),
+    Walk("upgrade", "operation", {"version", "installed_from"}),
     Walk("doctor", "operation", {"workspace_directory", "missing", "valid", "fixed"}),
     Walk("server status", "detail"),
     Walk("server link", "operation"),
@@ -174,6 +177,8 @@ WALKS = [
     Walk("secret set KEPT", "operation", {"name", "scope"}, stdin="value\n"),
     Walk("secret list", "list", {"name", "scope"}),
     Walk("secret delete DOOMED_{MODE} -y", "operation", {"name", "scope"}, before=secret_first),
+    Walk("model list", "lists", {"id", "model_name", "created_at"}, before=endpoint_first),
+    Walk("model info doomed-{mode}", "detail", {"base_model"}, before=endpoint_first),
     Walk("model endpoint add kept-{mode} --base-url http://127.0.0.1:9/v1", "operation"),
     Walk("model endpoint list", "list"),
     Walk("model endpoint remove doomed-{mode} -y", "operation", before=endpoint_first),
@@ -183,6 +188,13 @@ ELSEWHERE = {
     "server stop": "ends the server of this table: tests/cli/test_server.py",
     "server admin create": "asks for a password: tests/cli/test_server.py",
     "eval run": "needs no server: tests/cli/test_eval_run.py",
+    "model deploy": "of a platform that serves: tests/cli/test_train.py",
+    "model undeploy": "of a platform that serves: tests/cli/test_train.py",
+    "train submit": "of a platform that trains: tests/cli/test_train.py",
+    "train list": "of a platform that trains: tests/cli/test_train.py",
+    "train info": "of a platform that trains: tests/cli/test_train.py",
+    "train logs": "of a platform that trains: tests/cli/test_train.py",
+    "train stop": "of a platform that trains: tests/cli/test_train.py",
     "eval upload": "sends what `eval run` left: tests/cli/test_eval_run.py",
 }
 
@@ -251,6 +263,9 @@ def test_json_is_the_documented_envelope_and_nothing_else(here: Callable[..., Do
     elif walk.kind == "detail":
         assert set(body) == expected
         payload = body["data"]
+    elif walk.kind == "lists":
+        assert body["base_models"]["total_count"] >= len(body["base_models"]["items"]) > 0
+        payload = body["base_models"]["items"][0]
     else:
         assert body["items"], "the table needs an item to look at"
         assert body["total_count"] >= len(body["items"])

@@ -21,6 +21,7 @@ class Entry:
 HEADINGS: dict[str, tuple[Entry, ...]] = {
     "Start": (
         Entry("init", "init", "Make a workspace and connect it, so that git push works."),
+        Entry("quickstart", "quickstart", "Sign in, choose a workspace, clone it."),
         Entry("doctor", "doctor", "Check the workspace's layout and configs."),
         Entry(
             "server",
@@ -40,6 +41,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
             "Your workspaces, and the repository each is connected to.",
             ("list", "connect", "sync"),
         ),
+        Entry("upgrade", "upgrade", "Say how this installation is upgraded."),
         Entry("completion", "completion", "Complete command lines in bash, zsh or fish."),
     ),
     "Evaluate": (
@@ -71,7 +73,18 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "secret", "secret", "Keep keys encrypted on the platform.", ("set", "list", "delete")
         ),
-        Entry("model", "model", "Named addresses of your own models.", ("endpoint",)),
+        Entry(
+            "model",
+            "model",
+            "The models that the platform knows, and addresses of your own.",
+            ("list", "info", "deploy", "undeploy", "endpoint"),
+        ),
+        Entry(
+            "train",
+            "train",
+            "Training runs, where the platform trains.",
+            ("submit", "list", "info", "logs", "stop"),
+        ),
     ),
 }
 

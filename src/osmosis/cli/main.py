@@ -96,9 +96,7 @@ def _as_subcommand(name: str) -> str:
 
 
 def _command_name(entry: Entry, words: list[str]) -> str:
-    depth = (
-        1 if not entry.commands else 3 if entry.name == "model" or words[1:2] == ["admin"] else 2
-    )
+    depth = 1 if not entry.commands else 3 if words[1:2] in (["endpoint"], ["admin"]) else 2
     named: list[str] = []
     for word in words[:depth]:
         if word.startswith("-"):

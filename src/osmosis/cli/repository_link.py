@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from osmosis.client.api import Api
 
 MAX_NAME_CHARS = 64
+CLONE_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,20 @@ def hosted_link(account: Api, root: Path, name: str | None = None) -> Link:
     return Link(name_there, str(identity), str(git_url), new=name_there not in known)
 
 
+def clone_hosted(git_url: str, target: Path) -> Path:
+    """Clone a repository that the platform hosts, and let git find the credentials in it."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Conflict(f"{target} exists already and is not empty.", hint="Name another directory.")
+    logins = [word for key, value in _login_config(git_url) for word in ("-c", f"{key}={value}")]
+    words = (*logins, "clone", "--quiet", "--", git_url, str(target.absolute()))
+    done = run_git(Path.cwd(), *words, timeout_s=CLONE_TIMEOUT_S)
+    if done.code != 0:
+        raise OsmosisError(f"git could not clone {git_url}: {done.error}")
+    _set_origin(target, git_url, exists=True)
+    _let_git_log_in(target, git_url)
+    return target.absolute()
+
+
 def note_identity(root: Path, identity: str) -> None:
     """Remember which repository the platform knows this directory by."""
     run_git(root, "config", "--local", IDENTITY_KEY, identity)
@@ -98,11 +113,15 @@ def _let_git_log_in(root: Path, git_url: str) -> None:
 
     The empty first value switches other helpers off for this address: they would store the token.
     """
+    for number, (key, value) in enumerate(_login_config(git_url)):
+        run_git(root, "config", "--local", "--add" if number else "--replace-all", key, value)
+
+
+def _login_config(git_url: str) -> list[tuple[str, str]]:
     parts = urlsplit(git_url)
     key = f"credential.{parts.scheme}://{parts.netloc}.helper"
     command = f"!{' '.join(shlex.quote(word) for word in _own_command())} auth git-credential"
-    run_git(root, "config", "--local", "--replace-all", key, "")
-    run_git(root, "config", "--local", "--add", key, command)
+    return [(key, ""), (key, command)]
 
 
 def _own_command() -> list[str]:

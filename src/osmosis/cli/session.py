@@ -37,6 +37,11 @@ class Session:
             if opened is not None:
                 opened.close()
 
+    def forget_login(self) -> None:
+        """Look for a token anew, after a login."""
+        self.close()
+        self.__dict__.pop("token", None)
+
     # ------------------------------------------------------------------ the directory
 
     @cached_property

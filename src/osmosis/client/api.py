@@ -134,6 +134,48 @@ class Api(Connection):
     def remove_endpoint(self, name: str) -> None:
         self.call("DELETE", f"{ROOT}/model-endpoints/{_ref(name)}")
 
+    def base_models(self, *, limit: int = PAGE_LIMIT, everything: bool = False) -> Page:
+        return self._page(f"{ROOT}/models/base", "models", limit, everything)
+
+    def lora_models(self, *, limit: int = PAGE_LIMIT, everything: bool = False) -> Page:
+        return self._page(f"{ROOT}/models/lora", "models", limit, everything)
+
+    def base_model(self, name: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/models/base/{_ref(name)}")
+
+    def lora_model(self, name: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/models/{_ref(name)}")
+
+    def deploy_model(self, name: str) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/models/{_ref(name)}/deploy", body={})
+
+    def undeploy_model(self, name: str) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/models/{_ref(name)}/undeploy", body={})
+
+    # ------------------------------------------------------------------ training runs
+
+    def submit_training(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/training-runs", body=body, timeout_s=120.0)
+
+    def training_runs(self, *, limit: int = PAGE_LIMIT, everything: bool = False) -> Page:
+        return self._page(f"{ROOT}/training-runs", "training_runs", limit, everything)
+
+    def training_run(self, ref: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/training-runs/{_ref(ref)}")
+
+    def training_metrics(self, ref: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/training-runs/{_ref(ref)}/metrics")
+
+    def training_checkpoints(self, ref: str) -> list[dict[str, Any]]:
+        answer = self.call("GET", f"{ROOT}/training-runs/{_ref(ref)}/checkpoints")
+        return answer.get("checkpoints") or []
+
+    def training_logs(self, ref: str, **paging: Any) -> LogPage:
+        return self._logs(f"{ROOT}/training-runs/{_ref(ref)}/logs", paging)
+
+    def stop_training(self, ref: str) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/training-runs/{_ref(ref)}/stop", body={})
+
     # ------------------------------------------------------------------ evaluation runs
 
     def plan_eval(self, body: Mapping[str, Any]) -> dict[str, Any]:

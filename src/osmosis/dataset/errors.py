@@ -16,7 +16,7 @@ class CellProblem(Exception):
 
 
 class DatasetError(ValidationFailed):
-    """A dataset that cannot be used. ``row`` counts data rows from 0, ``line`` text lines from 1."""
+    """A dataset that cannot be used. ``row`` counts data rows from 0, ``line`` lines from 1."""
 
     def __init__(
         self,

@@ -4,10 +4,11 @@ from osmosis.cli.output.results import (
     Column,
     Detail,
     Listing,
+    Listings,
     NextStep,
     Operation,
     Result,
     Section,
 )
 
-__all__ = ["Column", "Detail", "Listing", "NextStep", "Operation", "Result", "Section"]
+__all__ = ["Column", "Detail", "Listing", "Listings", "NextStep", "Operation", "Result", "Section"]

@@ -44,6 +44,24 @@ def confirm(
         raise Declined
 
 
+def choose(question: str, names: Sequence[str], *, hint: str) -> str:
+    """One of ``names``, by its number or as it is; asked again until it is one of them."""
+    if not output.interactive:
+        raise InteractiveRequired(
+            f"This needs an answer, and nobody is there to give it: {question}",
+            hint=hint,
+            details={"prompt": question, "choices": list(names)},
+        )
+    for number, name in enumerate(names, start=1):
+        print(f"  {number}  {name}", file=sys.stderr)
+    while True:
+        answer = _ask(f"{question} [1-{len(names)}] ").strip()
+        if answer in names:
+            return answer
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+
+
 def ask_hidden(prompt: str, *, hint: str, details: dict[str, object] | None = None) -> str:
     """A value that is not shown while it is typed."""
     if not output.interactive:

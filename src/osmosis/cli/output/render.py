@@ -8,7 +8,7 @@ from typing import Any
 
 from osmosis.cli.output.format import one_line
 from osmosis.cli.output.mode import output
-from osmosis.cli.output.results import Detail, Listing, Operation, Result
+from osmosis.cli.output.results import Detail, Listing, Listings, Operation, Result
 from osmosis.wire.errors import OsmosisError
 
 
@@ -36,6 +36,9 @@ def _plain(result: Result) -> None:
     if isinstance(result, Listing):
         for item in result.shown:
             print("\t".join(one_line(column.cell(item)) for column in result.columns))
+    elif isinstance(result, Listings):
+        for listing in result.lists.values():
+            _plain(listing)
     elif isinstance(result, Detail):
         _plain_detail(result)
     else:

@@ -1,4 +1,7 @@
-"""The three kinds of results: a list, a detail, an operation. Each knows its JSON envelope."""
+"""The kinds of results: a list, lists beside each other, a detail, an operation.
+
+Each knows its JSON envelope.
+"""
 
 from __future__ import annotations
 
@@ -65,15 +68,30 @@ class Listing:
     def shown(self) -> Sequence[Item]:
         return self.items if self.rows is None else self.rows
 
-    def payload(self) -> dict[str, Any]:
+    def page(self) -> dict[str, Any]:
+        """The items and the place in the whole list."""
         return {
-            "schema_version": SCHEMA_VERSION,
             "items": list(self.items),
             "total_count": self.total_count,
             "has_more": self.has_more,
             "next_offset": self.next_offset,
-            **self.extra,
         }
+
+    def payload(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, **self.page(), **self.extra}
+
+
+@dataclass
+class Listings:
+    """Several lists under one command, each by the key that programs find it under."""
+
+    lists: Mapping[str, Listing]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    exit_code: int = 0
+
+    def payload(self) -> dict[str, Any]:
+        pages = {key: listing.page() for key, listing in self.lists.items()}
+        return {"schema_version": SCHEMA_VERSION, **pages, **self.extra}
 
 
 @dataclass
@@ -116,4 +134,4 @@ class Operation:
         return {**body, **self.extra}
 
 
-Result = Listing | Detail | Operation
+Result = Listing | Listings | Detail | Operation

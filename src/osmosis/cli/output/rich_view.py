@@ -12,7 +12,7 @@ from rich.text import Text
 
 from osmosis.cli.output.format import printable
 from osmosis.cli.output.mode import width
-from osmosis.cli.output.results import Detail, Listing, NextStep, Operation, Result
+from osmosis.cli.output.results import Detail, Listing, Listings, NextStep, Operation, Result
 from osmosis.cli.output.styles import status_style
 from osmosis.cli.output.table import fitted_table, note_on
 
@@ -39,6 +39,12 @@ def show(result: Result) -> None:
 def _draw(screen: Console, result: Result) -> None:
     if isinstance(result, Listing):
         _listing(screen, result)
+    elif isinstance(result, Listings):
+        for number, listing in enumerate(result.lists.values()):
+            if number:
+                screen.print()
+            screen.print(Text(listing.title, style="bold"))
+            _listing(screen, listing)
     elif isinstance(result, Detail):
         _detail(screen, result)
         _steps(screen, result.hints)

@@ -81,7 +81,7 @@ async def list_base_models(
 @router.get("/models/base/{name:path}")
 async def base_model(name: str, platform: CurrentPlatform, scope: CurrentScope) -> dict[str, Any]:
     async with platform.db.read() as session:
-        endpoint = await service.endpoint_by_name(session, scope.workspace.id, name)
+        endpoint = await service.base_model(session, scope.workspace.id, name)
     return rendered_as_base_model(await _detailed(platform, scope, endpoint))
 
 

@@ -53,6 +53,18 @@ async def endpoint_by_name(session: AsyncSession, workspace_id: str, name: str) 
     return found
 
 
+async def base_model(session: AsyncSession, workspace_id: str, name: str) -> Endpoint:
+    """The endpoint of this name, or the first that serves the model of this path."""
+    query = listing(workspace_id).where(Endpoint.model == name)
+    served = (await session.execute(query)).scalars().first()
+    try:
+        return await endpoint_by_name(session, workspace_id, name)
+    except NotFound:
+        if served is None:
+            raise
+        return served
+
+
 async def put_endpoint(
     session: AsyncSession,
     *,

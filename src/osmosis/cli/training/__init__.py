@@ -1,0 +1,1 @@
+"""What ``osmosis train`` needs beyond its command lines."""
