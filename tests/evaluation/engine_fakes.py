@@ -205,6 +205,9 @@ class FakeGateway:
             ]
         return session
 
+    async def room(self) -> None:
+        pass
+
     def describe(self) -> dict[str, Any]:
         return {
             "provider": "fake",

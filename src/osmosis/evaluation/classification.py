@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osmosis.evaluation.driver import RolloutResult
+from osmosis.evaluation.limit_waits import limit_wait_text
 from osmosis.metrics.error_types import is_infrastructure
 from osmosis.wire.failure_policy import error_type_of_call
 from osmosis.wire.samples import ModelCall, SampleStatus
@@ -89,7 +90,7 @@ def _of_failure(result: RolloutResult, calls: Sequence[ModelCall], *, limits: st
         return failed
     if category == "timeout":
         text = (message or "The sample ran out of time").rstrip(". ")
-        return _failed("timeout", f"{text}. Limits: {limits}.")
+        return _failed("timeout", f"{text}. Limits: {limits}.{limit_wait_text(calls)}")
     if category == "validation_error" and graded_phase and _lacks_reward(message):
         return _failed("validation_error", f"{_sentence(message)} {SET_A_REWARD}")
     if category == "validation_error" and not graded_phase and _lacks_sample(message):

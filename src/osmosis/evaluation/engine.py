@@ -41,6 +41,7 @@ from osmosis.evaluation.effective import (
     warn_about_short_secrets,
 )
 from osmosis.evaluation.key_watch import KeyWatch
+from osmosis.evaluation.limit_waits import limit_wait_text
 from osmosis.evaluation.parts import Parts, SessionPart
 from osmosis.evaluation.plan import Done, EvaluationPlan, Outcome, RowSource, Sink
 from osmosis.evaluation.real_parts import real_parts
@@ -249,7 +250,12 @@ class Evaluation:
         await self._guarded(self._work_off())
 
     async def _work_off(self) -> None:
-        while (sample := await self._admission.next()) is not None:
+        while True:
+            # What the provider does not take would only spend its deadline in a queue.
+            await self._gateway.room()
+            sample = await self._admission.next()
+            if sample is None:
+                return
             await self._try(sample)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -313,7 +319,7 @@ class Evaluation:
             result = await drive(link, facts.rollout_id, body, limit_s=self._deadline_s)
         except Expired:
             await self._close_session(session, facts)
-            return self._expired(link, facts.rollout_id)
+            return self._expired(link, facts)
         except (AdmissionRefused, ProtocolBroken) as error:
             await self._close_session(session, facts)
             self._later(cancel(link, [facts.rollout_id]))
@@ -369,13 +375,13 @@ class Evaluation:
         facts.kept_calls = session.kept_calls
         facts.output = self._outputs.close(facts.rollout_id)
 
-    def _expired(self, link: RolloutLink, rollout_id: str) -> Classified:
+    def _expired(self, link: RolloutLink, facts: TryFacts) -> Classified:
         """The sample's own deadline passed; is it to blame, or a neighbour that blocks all?"""
         if self._host.is_silent:
             self._admission.pause()  # before this sample settles, or the run might seem over
             self._host.give_up("blocked")
             raise ProcessLost("the rollout's event loop is blocked")
-        self._later(cancel(link, [rollout_id]))
+        self._later(cancel(link, [facts.rollout_id]))
         self._host.doubt_slots()
         self._isolation.sample_finished()
         return Classified(
@@ -383,7 +389,8 @@ class Evaluation:
             error_type="timeout",
             error_message=f"No result within {self._deadline_s:g} s ({self._limits()}, and "
             f"{TEARDOWN_ALLOWANCE_S:g} s for queueing and teardown). The rollout did not end when "
-            "its limits passed: code must not swallow asyncio.CancelledError.",
+            "its limits passed: code must not swallow asyncio.CancelledError."
+            f"{limit_wait_text(facts.calls)}",
         )
 
     def _limits(self) -> str:

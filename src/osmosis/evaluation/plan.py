@@ -11,6 +11,9 @@ from osmosis.wire.runner import LogLevel, ModelEndpoint, RowItem, RunError, Stag
 from osmosis.wire.samples import SampleRecord
 from osmosis.workspace.advanced import AdvancedSection
 
+DEFAULT_CALLS_AT_ONCE = 64
+"""Model calls at once when nothing says more: one sample may make several side by side."""
+
 
 @dataclass(frozen=True)
 class EvaluationPlan:
@@ -19,7 +22,9 @@ class EvaluationPlan:
     ``code_dir`` is the workspace tree at the run's commit. ``work_dir`` is this run's scratch
     directory. ``cache_dir`` keeps built environments and uv's cache of this workspace.
     ``private_dirs`` must be invisible to user code (the platform's data directory).
-    ``rollout_port`` pins the rollout server's port; otherwise a free one is taken.
+    ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``shards``:
+    how many evaluations like this one share the run, its keys and its ceilings; ``batch_size`` is
+    this one's share already.
     """
 
     run_id: str
@@ -42,6 +47,15 @@ class EvaluationPlan:
     endpoints: tuple[ModelEndpoint, ...] = field(default=(), repr=False)
     private_dirs: tuple[Path, ...] = ()
     rollout_port: int | None = None
+    shards: int = 1
+
+
+def calls_at_once(plan: EvaluationPlan) -> int:
+    """The most model calls in flight under one key, this evaluation's share of them."""
+    allowed = plan.advanced.max_concurrent_calls or max(
+        DEFAULT_CALLS_AT_ONCE, plan.batch_size * plan.shards
+    )
+    return max(1, allowed // plan.shards)
 
 
 class RowSource(Protocol):

@@ -10,11 +10,26 @@ SampleStatus = Literal["success", "failed", "skipped"]
 Route = Literal["policy", "judge"]
 
 
+class CallRetry(BaseModel):
+    """A failed attempt of a model call that was repeated ``waited_s`` seconds later.
+
+    ``http_status`` None: there was no HTTP answer.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+    http_status: int | None = None
+    waited_s: float = 0.0
+
+
 class ModelCall(BaseModel):
     """One model call made through the gateway during a sample, in dispatch order.
 
     Times are seconds; ``started_at`` is unix time. ``cost_usd`` None means unknown, never zero.
-    ``queue_s`` is the wait for our own limiter and is not part of ``latency_s``.
+    ``queue_s`` is the wait for our own limiter, repeats included, and is not part of
+    ``latency_s``. ``retries`` has one entry for each failed attempt that was repeated, at most
+    ``[advanced] max_retries``. ``ended_in_queue``: it was waiting when it was called off.
     ``cached`` and ``replayed`` calls were answered from an earlier call: they keep its latency and
     tokens, cost 0, and ``saved_usd`` is what it cost (None: unknown).
     """
@@ -32,6 +47,8 @@ class ModelCall(BaseModel):
     cached: bool = False
     replayed: bool = False
     upstream_requests: int = 1
+    retries: list[CallRetry] | None = None
+    ended_in_queue: bool | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None

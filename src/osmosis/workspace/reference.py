@@ -35,11 +35,11 @@ def _type(field: FieldInfo) -> str:
     low = high = ""
     for rule in field.metadata:
         if (bound := getattr(rule, "ge", None)) is not None:
-            low = f"≥ {bound:g}"
+            low = f"≥ {bound:.15g}"
         if (bound := getattr(rule, "gt", None)) is not None:
-            low = f"> {bound:g}"
+            low = f"> {bound:.15g}"
         if (bound := getattr(rule, "le", None)) is not None:
-            high = f"≤ {bound:g}"
+            high = f"≤ {bound:.15g}"
     bounds = ", ".join(part for part in (low, high) if part)
     return f"{text} {bounds}".strip()
 

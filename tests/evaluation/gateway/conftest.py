@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from osmosis.evaluation import limits
+from osmosis.evaluation import call_width, limits
 from osmosis.evaluation.gateway import Gateway
 from tests.evaluation.gateway.upstream import (
     KEY,
@@ -61,5 +61,5 @@ async def make_bench(tmp_path, upstream):
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     """Backoff in milliseconds: the rules are under test, not the clock."""
-    monkeypatch.setattr(limits, "BACKOFF_FIRST_S", 0.005)
+    monkeypatch.setattr(call_width, "BACKOFF_FIRST_S", 0.005)
     monkeypatch.setattr(limits, "SCATTER_S", 0.001)

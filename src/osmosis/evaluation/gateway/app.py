@@ -42,8 +42,9 @@ from osmosis.evaluation.gateway.preflight import check_model
 from osmosis.evaluation.gateway.prices import price_of
 from osmosis.evaluation.gateway.resolve import resolve
 from osmosis.evaluation.gateway.session import GatewaySession
+from osmosis.evaluation.limit_log import LimitLog
 from osmosis.evaluation.limits import CallLimiter
-from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_at_once
 from osmosis.evaluation.redaction import Redactor
 from osmosis.wire.samples import Route
 
@@ -82,6 +83,7 @@ class Gateway:
         self._routes: dict[Route, ModelRoute] = {}
         self._models: dict[Route, Model] = {}
         self._limiters: dict[tuple[str, str], CallLimiter] = {}
+        self._limit_logs: list[LimitLog] = []
         self._resolving = asyncio.Lock()
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -112,6 +114,8 @@ class Gateway:
             await self._server.shutdown(SHUTDOWN_S)
         for model in self._models.values():
             await model.close()
+        for log in self._limit_logs:
+            log.close()
 
     async def preflight(self) -> None:
         """Check the models before any row; raises RunFailed with one of the ``model_*`` kinds."""
@@ -133,6 +137,11 @@ class Gateway:
         )
         self._sessions[rollout_id] = session
         return session
+
+    async def room(self) -> None:
+        """Wait while the calls of a new sample would only queue behind those that do already."""
+        for limiter in self._limiters.values():
+            await limiter.room()
 
     def describe(self) -> dict[str, Any]:
         """What the run's page shows of its models; complete once the pre-flight has run."""
@@ -202,9 +211,13 @@ class Gateway:
         """Policy and judge under one key share one limiter."""
         limiter = self._limiters.get(model.limiter_key)
         if limiter is None:
+            log = LimitLog(model.provider, self._sink)
+            self._limit_logs.append(log)
             limiter = self._limiters[model.limiter_key] = CallLimiter(
-                max_concurrent=self._plan.advanced.max_concurrent_calls,
+                ceiling=calls_at_once(self._plan),
                 max_retries=self._plan.advanced.max_retries,
+                max_retry_s=self._plan.advanced.max_retry_s,
+                listener=log,
             )
         return limiter
 

@@ -32,6 +32,8 @@ from osmosis.workspace.advanced import AdvancedSection
 CLIENT_CLOSED_STATUS = 499
 GONE_STATUS = 410
 GONE_TEXT = "This rollout execution has ended; its model endpoint is closed."
+CLIENT_GONE_TEXT = "The client went away."
+IN_QUEUE_TEXT = " The call was still waiting for the provider's limit."
 JSON_HEADERS = {"Content-Type": "application/json"}
 FINAL_HEADERS = {"Content-Type": "application/json", "x-should-retry": "false"}
 """Client libraries retry 409, 429 and 5xx by themselves unless told not to."""
@@ -85,13 +87,13 @@ class Exchange:
             return await self._answer()
         except asyncio.CancelledError:
             if not self._session.closed:
-                self._note(CLIENT_CLOSED_STATUS, "client_disconnected", "The client went away.")
+                self._note_gone(CLIENT_CLOSED_STATUS, "client_disconnected", CLIENT_GONE_TEXT)
                 raise
             task.uncancel()
-            self._note(GONE_STATUS, "session_closed", GONE_TEXT)
+            self._note_gone(GONE_STATUS, "session_closed", GONE_TEXT)
             return await self._fail_late(GONE_STATUS, GONE_TEXT, code="session_closed")
         except ClientGone:
-            self._note(CLIENT_CLOSED_STATUS, "client_disconnected", "The client went away.")
+            self._note_gone(CLIENT_CLOSED_STATUS, "client_disconnected", CLIENT_GONE_TEXT)
             raise asyncio.CancelledError from None
         except Exception as error:  # one call's fault of ours must not cost the connection
             text = shown(f"{type(error).__name__}: {error}", self._redactor)
@@ -204,6 +206,9 @@ class Exchange:
             error_kind=call.error_kind,
         )
 
+    def _note_gone(self, status: int, kind: str, message: str) -> None:
+        self._note(status, kind, message + IN_QUEUE_TEXT if self._meter.queued else message)
+
     def _record(self, started_at: float, latency_s: float) -> ModelCall:
         used, reply = self._used, self._reply
         usage = reply.usage if reply else Usage()
@@ -222,6 +227,8 @@ class Exchange:
             cached=recalled is not None and recalled.source == "cache",
             replayed=recalled is not None and recalled.source == "replay",
             upstream_requests=0 if recalled else self._meter.upstream_requests,
+            retries=self._meter.retries or None,
+            ended_in_queue=self._meter.queued or None,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,

@@ -10,18 +10,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from osmosis.evaluation.gateway.json_codec import loads
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
+from osmosis.evaluation.gateway.retry_after import retry_after_s
 from osmosis.evaluation.limits import CallFailure
 from osmosis.wire.failure_policy import policy_of_call
 
-RETRY_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
+RETRY_STATUSES = frozenset({408, 429, *range(500, 600)}) - {501, 505, 511}
+NO_ROOM_KINDS = frozenset({"rate_limit", "overloaded"})
+"""The provider takes no further call just now."""
+NEVER_REPEATED = frozenset({"auth", "quota"})
+"""Whatever the answer says: the next one would be the same."""
 CAPTURED_CHARS = 65_536
 SHOWN_CHARS = 2000
 """A provider's words are cut to this after redaction: a cut through a secret would hide it."""
@@ -56,12 +58,12 @@ class UpstreamFailure(CallFailure):
         super().__init__(
             message[:CAPTURED_CHARS],
             retryable=retryable,
-            rate_limited=status == 429,
+            kind=kind,
+            status=status,
+            limited=kind in NO_ROOM_KINDS,
             retry_after_s=retry_after_s,
             reached=reached,
         )
-        self.kind = kind
-        self.status = status
         self.type = type
         self.code = code
         self.html = html
@@ -80,7 +82,7 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> U
         message = f"HTTP {status}: the answer is an HTML page, not JSON"
     elif 300 <= status < 400:
         message = f"HTTP {status}: it redirects to {headers.get('Location', 'another address')}"
-    told_not_to = headers.get("x-should-retry", "").lower() == "false"
+    told = headers.get("x-should-retry", "").lower()
     kind = kind_of_error(status, message, type_, code)
     return UpstreamFailure(
         kind,
@@ -88,8 +90,9 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> U
         status=status,
         type=type_,
         code=code,
-        retryable=may_repeat(status, kind) and not told_not_to,
-        retry_after_s=retry_after_s(headers),
+        retryable=told != "false"
+        and (may_repeat(status, kind) or (told == "true" and kind not in NEVER_REPEATED)),
+        retry_after_s=retry_after_s(headers, message),
         html=html,
     )
 
@@ -121,25 +124,6 @@ def error_text(body: bytes) -> tuple[str, str | None, str | None]:
         str(type_) if type_ is not None else None,
         str(code) if code is not None else None,
     )
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The wait a provider asks for: ``retry-after-ms``, or ``Retry-After`` seconds or date."""
-    millis = headers.get("retry-after-ms")
-    if millis and re.fullmatch(r"\d{1,9}(\.\d+)?", millis.strip()):
-        return float(millis) / 1000
-    text = (headers.get("Retry-After") or "").strip()
-    if not text:
-        return None
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
-        return float(text)
-    try:
-        when = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
 
 
 class TextRedactor(Protocol):

@@ -23,11 +23,11 @@ from osmosis.evaluation.gateway.event_stream import EventStream
 from osmosis.evaluation.gateway.failures import (
     UpstreamFailure,
     may_repeat,
-    retry_after_s,
 )
 from osmosis.evaluation.gateway.link import link_failure
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.gateway.providers import first_set
+from osmosis.evaluation.gateway.retry_after import retry_after_s
 from osmosis.evaluation.gateway.synthetic_stream import events_of
 from osmosis.wire.errors import RunFailed
 
@@ -232,7 +232,7 @@ class LiteLLMModel:
             type=type_,
             code=code,
             retryable=may_repeat(status, kind),
-            retry_after_s=retry_after_s(getattr(response, "headers", None) or {}),
+            retry_after_s=retry_after_s(getattr(response, "headers", None) or {}, message),
         )
 
     async def close(self) -> None:

@@ -221,7 +221,7 @@ class OpenAICompatible:
             and "stream_options" in failure.message
         ):
             self._stream_options = False
-            failure.retryable = True
+            failure.at_once = True
 
     async def _whole_answer(
         self, response: aiohttp.ClientResponse, chat: ChatRequest, out: EventStream

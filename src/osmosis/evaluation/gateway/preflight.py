@@ -10,11 +10,11 @@ import asyncio
 import re
 from time import monotonic
 
+from osmosis.evaluation.call_width import BACKOFF_FIRST_S
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply
 from osmosis.evaluation.gateway.failures import TextRedactor, UpstreamFailure, shown
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
-from osmosis.evaluation.limits import BACKOFF_FIRST_S
 from osmosis.evaluation.plan import Sink
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import Route
@@ -69,7 +69,7 @@ async def check_model(
 
 
 async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> None:
-    """The probe, again after a rate limit while patience lasts."""
+    """The probe, again after a rate limit while patience lasts and retries are allowed."""
     deadline = monotonic() + RATE_LIMIT_PATIENCE_S
     wait_s = 2 * BACKOFF_FIRST_S
     while True:
@@ -80,7 +80,7 @@ async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> N
             asked_s = failure.retry_after_s if failure.retry_after_s is not None else wait_s
             if (
                 failure.kind != "rate_limit"
-                or not failure.retryable
+                or not (failure.retryable and advanced.max_retries)
                 or monotonic() + asked_s > deadline
             ):
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from osmosis.wire.errors import Conflict, ValidationFailed
+from osmosis.workspace.advanced_keys import TUNING
 from osmosis.workspace.config import EvalConfig
 
 PROTOCOL = "0.3"
@@ -22,8 +23,6 @@ SKIPPED_DIRS = frozenset((
     ".pytest_cache", ".ruff_cache",
 ))  # fmt: skip
 SKIPPED_FILES = frozenset(["uv.lock"])
-TUNING = frozenset(["max_retries", "max_concurrent_calls", "sample_seed"])
-"""Advanced settings that do not change what a sample is; they may differ on a resume."""
 SCRIPTED_PREFIX = "scripted/"
 CHUNK_BYTES = 1 << 20
 

@@ -1,0 +1,81 @@
+"""The keys of ``[advanced]`` by name: what each means, and the flag that stands for it.
+
+Light, so that commands can make their flags from it: ``advanced.py`` adds types and bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class AdvancedKey(NamedTuple):
+    """One key. ``tuning``: it changes how a run is executed, not what its samples are."""
+
+    kind: type[int] | type[float] | type[str]
+    meaning: str
+    flag: str
+    tuning: bool = False
+
+
+ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
+    "sample_seed": AdvancedKey(
+        int, "Seed of the random row sample; drawn when absent.", "--seed", tuning=True
+    ),
+    "model_seed": AdvancedKey(int, "`seed` sent with each policy call.", "--model-seed"),
+    "temperature": AdvancedKey(
+        float, "`temperature` of policy calls that set none.", "--temperature"
+    ),
+    "top_p": AdvancedKey(float, "`top_p` of policy calls that set none.", "--top-p"),
+    "max_tokens": AdvancedKey(
+        int, "`max_tokens` of policy calls that set none, per call.", "--max-tokens"
+    ),
+    "max_total_tokens": AdvancedKey(
+        int,
+        "Budget of the run in tokens, policy and judge; once spent, no new sample starts.",
+        "--max-total-tokens",
+        tuning=True,
+    ),
+    "max_cost_usd": AdvancedKey(
+        float,
+        "Budget of the run in US dollars, policy and judge; once spent, no new sample starts.",
+        "--max-cost-usd",
+        tuning=True,
+    ),
+    "max_retries": AdvancedKey(
+        int,
+        "Retries of one model call after 429, 5xx or a broken link.",
+        "--max-retries",
+        tuning=True,
+    ),
+    "max_retry_s": AdvancedKey(
+        float,
+        "Seconds after its first failure in which a model call is still retried.",
+        "--max-retry-s",
+        tuning=True,
+    ),
+    "max_concurrent_calls": AdvancedKey(
+        int,
+        "Model calls in flight at once under one key, policy and judge together. "
+        "Absent: `batch_size`, at least 64.",
+        "--max-concurrent-calls",
+        tuning=True,
+    ),
+    "judge_model": AdvancedKey(
+        str, "Model of the judge route that graders may call.", "--judge-model"
+    ),
+    "network": AdvancedKey(
+        str, "`loopback` keeps the rollout process off every network but loopback.", "--network"
+    ),
+}
+
+TUNING = frozenset(name for name, key in ADVANCED_KEYS.items() if key.tuning)
+"""Keys that may differ when a run goes on."""
+
+
+def key_of_option(option: str) -> str:
+    """The dotted config key of a command's parameter, named by its flag."""
+    for name, key in ADVANCED_KEYS.items():
+        if key.flag.removeprefix("--").replace("-", "_") == option:
+            return f"advanced.{name}"
+    raise KeyError(option)
