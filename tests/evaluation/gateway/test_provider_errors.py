@@ -112,6 +112,6 @@ def test_the_kind_of_an_answer(status: int, body: dict[str, Any], kind: str) -> 
 
 @pytest.mark.parametrize(("status", "body", "kind"), ANSWERS)
 def test_only_what_may_pass_is_repeated(status: int, body: dict[str, Any], kind: str) -> None:
-    passing = {"rate_limit", "overloaded", "server_error"}
+    passing = {"rate_limit", "overloaded", "server_error", "timeout"}
     failure = failure_of_answer(status, {}, orjson.dumps(body))
     assert failure.retryable == (kind in passing and status != 413)
