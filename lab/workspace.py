@@ -58,9 +58,9 @@ class Workspace:
             time.sleep(0.05)
         raise CommandFailed(self.osmosis("dataset", "logs", name).stdout)
 
-    def submit(self, config: str) -> str:
+    def submit(self, config: str, *flags: str) -> str:
         """Submit a config and give the run's name."""
-        return str(self.json("eval", "submit", config, "--yes")["resource"]["name"])
+        return str(self.json("eval", "submit", config, "--yes", *flags)["resource"]["name"])
 
     def info(self, run: str) -> dict[str, Any]:
         return self.json("eval", "info", run)["data"]

@@ -176,7 +176,8 @@ def test_a_run_is_stopped_once_then_deleted(near: Osmosis):
     followed = near("--plain", "eval", "logs", name, "--follow")
     assert followed.code == 0
     assert "stop" in followed.out
-    assert near("eval", "watch", name).code == 1
+    assert near("eval", "watch", name).code == 4
+    assert near("eval", "wait", name, "--min-pass-rate", "0").code == 4
     assert near("eval", "delete", name, "--yes").code == 0
     assert near("--json", "eval", "info", name).error["code"] == "NOT_FOUND"
 

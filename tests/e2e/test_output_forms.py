@@ -85,7 +85,7 @@ def pending_run(osmosis: Osmosis, mode: str) -> None:
 
 def stopped_run(osmosis: Osmosis, mode: str) -> None:
     DATA[f"doomed-{mode}"] = DATA[f"stopped-{mode}"]
-    assert osmosis("--json", "eval", "watch", DATA[f"stopped-{mode}"]).code == 1
+    assert osmosis("--json", "eval", "watch", DATA[f"stopped-{mode}"]).code == 4
 
 
 def ended_run(osmosis: Osmosis, mode: str) -> None:
@@ -148,6 +148,9 @@ WALKS = [
     Walk("completion bash", "detail", {"shell", "script"}),
     Walk(f"eval submit {CONFIG} -y --limit 1 --n 1", "operation", SUBMITTED | CONTEXT),
     Walk("eval watch {run}", "detail", RUN | CONTEXT),
+    Walk("eval wait {run} --min-score -1", "detail", RUN | CONTEXT | {"verdict"}),
+    Walk("eval samples {run}", "list", {"row_index", "run_index", "source_row", "status"}),
+    Walk("eval show {run} 0/1", "detail", {"run", "row_index", "steps", "calls"} | CONTEXT),
     Walk("eval list", "list", {"id", "name", "status", "model", "dataset", "summary"}),
     Walk("eval info {run} -o info-{mode}", "detail", RUN | CONTEXT),
     Walk("eval logs {run}", "list", {"timestamp", "level", "step", "message"}),

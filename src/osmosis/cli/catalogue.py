@@ -52,8 +52,11 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
             (
                 "submit",
                 "watch",
+                "wait",
                 "list",
                 "info",
+                "samples",
+                "show",
                 "logs",
                 "download",
                 "retry",

@@ -205,6 +205,10 @@ class Api(Connection):
         path = f"{ROOT}/eval-runs/{_ref(ref)}/samples/{row_index}/{run_index}"
         return self.call("GET", path, params=params)
 
+    def eval_verdict(self, ref: str, thresholds: Mapping[str, Any]) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/verdict"
+        return self.call("GET", path, params=dict(thresholds), timeout_s=120.0)
+
     def eval_manifest(
         self, ref: str, kinds: Sequence[str], rows: str | None = None
     ) -> dict[str, Any]:

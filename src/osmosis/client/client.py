@@ -30,6 +30,7 @@ from osmosis.client.run_files import DEFAULT_KINDS, parse_kinds, parse_rows, rea
 from osmosis.client.runs import Run, run_of
 from osmosis.client.scope import hosting_platform, repository_scope, workspace_scope
 from osmosis.wire.errors import OsmosisError
+from osmosis.wire.verdict import Verdict, verdict_of
 from osmosis.workspace.config import (
     load_eval_config,
     override,
@@ -160,9 +161,59 @@ class Client:
 
     # ------------------------------------------------------------------ results
 
-    def results(self, run: Run | str, *, status: str | None = None) -> Results:
-        """The samples of a run, to iterate over or as a table; ``status`` picks some of them."""
-        return Results(self._api, _ref(run), status)
+    def results(
+        self,
+        run: Run | str,
+        *,
+        status: str | None = None,
+        passed: bool | None = None,
+        error: str | None = None,
+        rows: str | None = None,
+        worst_first: bool = False,
+    ) -> Results:
+        """The samples of a run, to iterate over or as a table.
+
+        ``status`` and ``error`` (an error type) pick some of them, ``rows`` those of some rows,
+        like ``3,7,10-20``. ``passed=False`` are those below the threshold and those that broke.
+        With ``worst_first`` the graded ones come, the lowest reward first.
+        """
+        return Results(
+            self._api,
+            _ref(run),
+            status=status,
+            passed=None if passed is None else str(passed).lower(),
+            error=error,
+            rows=parse_rows(rows) if rows else None,
+            order="reward" if worst_first else "row",
+        )
+
+    def verdict(
+        self,
+        run: Run | str,
+        *,
+        min_pass_rate: float | None = None,
+        min_score: float | None = None,
+        min_row_pass_rate: float | None = None,
+        min_row_score: float | None = None,
+        max_regression_vs: Run | str | None = None,
+        max_regression: float = 0.0,
+        only_significant: bool = False,
+    ) -> Verdict:
+        """Whether a run reaches these thresholds; rates and ``max_regression`` are fractions.
+
+        A row threshold holds for each row by itself. ``max_regression_vs`` is a run that this one
+        may not fall behind by more than ``max_regression`` of pass rate over the rows of both.
+        """
+        thresholds = {
+            "min_pass_rate": min_pass_rate,
+            "min_score": min_score,
+            "min_row_pass_rate": min_row_pass_rate,
+            "min_row_score": min_row_score,
+            "max_regression_vs": _ref(max_regression_vs) if max_regression_vs else None,
+            "max_regression": max_regression,
+            "only_significant": str(only_significant).lower(),
+        }
+        return verdict_of(self._api.eval_verdict(_ref(run), thresholds))
 
     def trajectory(self, run: Run | str, row_index: int, run_index: int = 0) -> dict[str, Any]:
         """The trajectory of one sample with all its steps (an ATIF document)."""

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from osmosis.client.api import PAGE_LIMIT, Api
+from osmosis.client.api import Api
 from osmosis.wire.errors import OsmosisError
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+SAMPLES_PER_CALL = 500
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,20 @@ class Sample:
 
 
 class Results:
-    """The samples of a run, ordered by row and run.
+    """The samples of a run, ordered by row and run unless a filter says otherwise.
 
     Each iteration reads them anew from the platform, a page at a time, so that a big run needs no
     memory; of a run that goes on, it gives the samples that are there.
     """
 
-    def __init__(self, api: Api, run_id: str, status: str | None = None) -> None:
-        self._api, self._run_id, self._status = api, run_id, status
+    def __init__(self, api: Api, run_id: str, **filters: Any) -> None:
+        self._api, self._run_id, self._filters = api, run_id, filters
 
     def __iter__(self) -> Iterator[Sample]:
         cursor: str | None = None
         while True:
             page = self._api.eval_samples(
-                self._run_id, limit=PAGE_LIMIT, cursor=cursor, status=self._status
+                self._run_id, limit=SAMPLES_PER_CALL, cursor=cursor, **self._filters
             )
             for item in page.get("samples") or []:
                 yield _sample(item)

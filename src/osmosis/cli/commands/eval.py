@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from osmosis.cli.commands import eval_local
+from osmosis.cli.commands import eval_local, eval_samples, eval_wait
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     FILE,
     LOG_LIMIT,
     cursor_flag,
     group,
+    latest_argument,
     log_limit_flag,
     paging,
     paging_flags,
     yes_flag,
 )
-from osmosis.cli.evals.run_view import TERMINAL, part, run_detail, status_text, summary
+from osmosis.cli.evals.gate import Gate, gate_flags
+from osmosis.cli.evals.run_view import TERMINAL, part, status_text, summary
+from osmosis.cli.evals.waiting import detail_of, latest_run, wait_after
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation
 from osmosis.cli.output.format import minute, moment, name_of, number, one_line, percent, text
 from osmosis.cli.output.messages import note, show_note, warn
@@ -28,7 +31,7 @@ from osmosis.cli.output.mode import output
 from osmosis.cli.output.questions import confirm
 from osmosis.cli.output.render import to_json
 from osmosis.cli.session import session
-from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
+from osmosis.wire.errors import OsmosisError, ValidationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +42,10 @@ FOLLOW_POLL_S = 0.5
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
 app.add_command(eval_local.run)
 app.add_command(eval_local.upload)
-
-latest_argument = click.argument("name", required=False, metavar="[NAME]")
+app.add_command(eval_wait.watch)
+app.add_command(eval_wait.wait)
+app.add_command(eval_samples.samples)
+app.add_command(eval_samples.show)
 
 FLAGS = {
     "model": "experiment.model_path",
@@ -57,7 +62,8 @@ FLAGS = {
 @app.command()
 @click.argument("config")
 @yes_flag
-@click.option("--watch", is_flag=True, help="Follow the run and show its results.")
+@click.option("--watch", "--wait", is_flag=True, help="Follow the run and show its results.")
+@gate_flags
 @click.option(
     "--secrets-file",
     metavar="FILE",
@@ -89,12 +95,14 @@ def submit(
     """Check a config, show the plan, and start the run on the platform.
 
     The code is the pushed commit; the config is the file as it is on disk, with the flags in
-    place of its keys.
+    place of its keys. A threshold waits for the end of the run; see `osmosis eval wait` for its
+    meaning and the exit codes.
     """
     # Only a submit reads configs and imports rollouts.
     from osmosis.cli.evals import plan_view, preparation, secret_values
     from osmosis.workspace.config import submission_body
 
+    gate = Gate.of(flags)
     named = {key: flags[flag] for flag, key in FLAGS.items()}
     overrides = preparation.parse_overrides(settings, named)
     prepared = preparation.prepare(session.root, config, overrides)
@@ -110,10 +118,10 @@ def submit(
     started = session.api.submit_eval(body)
     name = str(started["name"])
     operation = _submitted(started, prepared.config, plan)
-    if not watch:
+    if not watch and not gate:
         return operation
     note(f"The run {name} is submitted.")
-    return _watched(name, operation, warnings)
+    return wait_after(operation, name, gate=gate, told=warnings)
 
 
 @app.command("list")
@@ -153,8 +161,8 @@ def list_runs(limit: int | None, everything: bool) -> Listing:
 )
 def info(name: str | None, output: Path | None) -> Detail:
     """Show a run with its configuration and results; without a name, the latest run."""
-    document = session.api.eval(name or _latest())
-    detail = _detail(document)
+    document = session.api.eval(name or latest_run())
+    detail = detail_of(document)
     if output is not None:
         # Only a download needs it.
         from osmosis.cli.evals.download import save_metrics
@@ -169,19 +177,6 @@ def info(name: str | None, output: Path | None) -> Detail:
 
 @app.command()
 @latest_argument
-def watch(name: str | None) -> Detail | int:
-    """Follow a run until it ends, then show its results. Ctrl-C leaves the run alone."""
-    ref = name or _latest()
-    document = _watch_or_leave(ref)
-    if document is None:
-        return 130
-    detail = _detail(document)
-    detail.exit_code = 0 if part(document, "eval_run").get("status") == "finished" else 1
-    return detail
-
-
-@app.command()
-@latest_argument
 @log_limit_flag
 @cursor_flag
 @click.option(
@@ -189,7 +184,7 @@ def watch(name: str | None) -> Detail | int:
 )
 def logs(name: str | None, limit: int, cursor: str | None, follow: bool) -> Listing | None:
     """Show a run's log, oldest entry first."""
-    ref = name or _latest()
+    ref = name or latest_run()
     if follow:
         if cursor:
             raise ValidationFailed("--follow and --cursor exclude each other.")
@@ -246,7 +241,7 @@ def retry(name: str, *, yes: bool, secrets_file: str | None, watch: bool) -> Ope
 
     confirm(f"Run the failed and skipped samples of {name} again?", yes=yes, default=True)
     operation = retrying.retry(name, secrets_file)
-    return _watched(name, operation, ()) if watch else operation
+    return wait_after(operation, name) if watch else operation
 
 
 @app.command()
@@ -334,62 +329,6 @@ def _submitted(
         resource=resource,
         next_steps=steps,
     )
-
-
-def _watched(name: str, operation: Operation, told: Sequence[str]) -> Operation | int:
-    """The submitted run's results, once it has ended."""
-    document = _watch_or_leave(name, told)
-    if document is None:
-        return 130
-    detail = _detail(document)
-    status = str(part(document, "eval_run").get("status"))
-    operation.message = f"The run {name} has {_ENDED.get(status, status)}."
-    operation.status = "success" if status == "finished" else status
-    operation.resource = {**(operation.resource or {}), "status": status}
-    operation.detail = detail
-    operation.next_steps = ()
-    operation.extra = {"result": detail.data}
-    operation.exit_code = 0 if status == "finished" else 1
-    return operation
-
-
-_ENDED = {"finished": "finished", "failed": "failed", "stopped": "been stopped"}
-
-
-def _watch_or_leave(name: str, told: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Watch to the end; None when the user left with Ctrl-C, which does not touch the run."""
-    # Only a watch needs it.
-    from osmosis.cli.evals.watch import watch as watch_run
-
-    try:
-        return watch_run(session.api, name, told)
-    except KeyboardInterrupt:
-        note(f"You left; the run {name} goes on.")
-        note(f"  osmosis eval watch {name}    follows it again")
-        note(f"  osmosis eval stop {name}     stops it")
-        return None
-
-
-def _detail(document: dict[str, Any]) -> Detail:
-    """The run with its metrics; a failing metrics call is told, not raised."""
-    run = part(document, "eval_run")
-    metrics, problem = None, None
-    if run.get("status") != "pending":
-        try:
-            metrics = session.api.eval_metrics(str(run["id"]))
-        except OsmosisError as error:
-            problem = error.message
-    return run_detail(document, metrics, problem, session.context)
-
-
-def _latest() -> str:
-    page = session.api.evals(limit=1)
-    if not page.items:
-        raise NotFound(
-            "This workspace has no runs yet.",
-            hint="Start one with `osmosis eval submit configs/eval/FILE.toml`.",
-        )
-    return str(page.items[0]["name"])
 
 
 def _list_item(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ def group(name: str, summary: str) -> click.Group:
     return click.Group(name, help=summary, epilog=EVERYWHERE, context_settings=CONTEXT)
 
 
+latest_argument = click.argument("name", required=False, metavar="[NAME]")
+"""A run by name or id; without it, the latest one."""
 yes_flag = click.option("--yes", "-y", is_flag=True, help="Agree beforehand; ask nothing.")
 cursor_flag = click.option(
     "--cursor", metavar="TEXT", help="Continue to older entries from an earlier page."

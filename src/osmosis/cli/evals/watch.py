@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,11 +33,13 @@ class Screen(Protocol):
     def say(self, line: str) -> None: ...
 
 
-def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
-    """The run's document once it has ended. A server that is away for a moment is waited for.
+def watch(api: Api, ref: str, told: Iterable[str] = (), timeout_s: float | None = None) -> Document:
+    """The run's document once it has ended, or as it is after ``timeout_s``.
 
-    Warnings of the run's log are told as they come, but for those ``told`` already.
+    A server that is away for a moment is waited for. Warnings of the run's log are told as they
+    come, but for those ``told`` already.
     """
+    give_up_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
     with _screen() as screen:
         news = _News(api, ref, told)
         document: Document = {}
@@ -44,6 +47,8 @@ def watch(api: Api, ref: str, told: Iterable[str] = ()) -> Document:
             screen.update(document)
             for line in news.lines(last=status_of(document) in TERMINAL):
                 screen.say(line)
+            if time.monotonic() >= give_up_at:
+                break
         return document
 
 

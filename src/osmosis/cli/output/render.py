@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from osmosis.cli.output.format import one_line
+from osmosis.cli.output.format import one_line, printable
 from osmosis.cli.output.mode import output
 from osmosis.cli.output.results import Detail, Listing, Listings, Operation, Result
 from osmosis.wire.errors import OsmosisError
@@ -53,7 +53,7 @@ def _plain_detail(result: Detail) -> None:
         for label, value in section.rows:
             print(f"{label}: {one_line(value)}")
         for line in section.lines:
-            print(line)
+            print(printable(line))
     for step in result.hints:
         print(f"{step.text} {step.command}" if step.command else step.text)
 
