@@ -73,6 +73,8 @@ class MemorySink:
         self.flushed = False
         self.gate = asyncio.Event()
         self.gate.set()
+        self.artifact_gate = asyncio.Event()
+        self.artifact_gate.set()
         self.recorded = asyncio.Event()
 
     async def stage(self, stage: str) -> None:
@@ -88,6 +90,7 @@ class MemorySink:
         self.recorded.set()
 
     async def artifact(self, rollout_id: str, relative_path: str, source: Path) -> None:
+        await self.artifact_gate.wait()
         self.artifacts[rollout_id, relative_path] = source.read_bytes()
 
     async def effective(self, values: dict[str, Any]) -> None:
@@ -115,6 +118,9 @@ class FakeSession:
         self.calls_in_flight = 0
         self.closed = False
 
+    def oldest_call(self) -> None:
+        return None
+
     def close(self) -> None:
         self.closed = True
 
@@ -135,6 +141,9 @@ class World:
     model_base_url: str = "http://127.0.0.1/v1"
     dialect_c: bool = False
     c_schema: bool = False
+    faults: list[RunFailed | None] = field(default_factory=list)
+    """What the model says each time that it is asked in the middle of the run; then it works."""
+    probes: list[tuple[str, str]] = field(default_factory=list)
     lives: list[FakeRollout] = field(default_factory=list)
     sessions: dict[str, FakeSession] = field(default_factory=dict)
     started_prompts: list[str] = field(default_factory=list)
@@ -195,6 +204,10 @@ class FakeGateway:
             await self.world.preflight_gate.wait()
         if self.world.preflight_error:
             raise self.world.preflight_error
+
+    async def probe(self, route: str, kind: str) -> RunFailed | None:
+        self.world.probes.append((route, kind))
+        return self.world.faults.pop(0) if self.world.faults else None
 
     def open_session(self, rollout_id: str, **place: int) -> FakeSession:
         session = self.world.sessions[rollout_id] = FakeSession(rollout_id)
@@ -323,7 +336,14 @@ class FakeRollout:
         if "print" in words:
             self.world.on_output(rollout_id, "I print " + argument["print"])
         if "call" in words:
-            session.calls.append(model_call(**CALLS[argument["call"]]))
+            name = argument["call"]
+            if name.endswith("_once"):
+                name = name.removesuffix("_once")
+                # Until the model has been asked and found to work again.
+                if self.world.probes and not self.world.faults:
+                    words = [word for word in words if word not in ("call", "fail")]
+                    name = "good"
+            session.calls.append(model_call(**CALLS[name]))
         if "sleep" in words:
             await asyncio.sleep(float(argument["sleep"]))
         if "crash" in words:
@@ -373,7 +393,7 @@ class FakeRollout:
                 "err_category": argument["fail"],
                 "err_message": "it broke",
             }
-            sample = None
+            sample = sample if "graded" in words else None
         if "expired" in words and self.admissions < 2:
             result = {"status": "failure", "err_category": "lease_expired"}
             sample = None
@@ -414,6 +434,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "good": {"prompt_tokens": 10, "completion_tokens": 5, "cost_usd": 0.01},
     "unpriced": {"prompt_tokens": 10, "completion_tokens": 5},
     "limited": {"http_status": 429, "error_kind": "rate_limit", "error_message": "slow down"},
+    "unreachable": {"http_status": 502, "error_kind": "connection", "error_message": "refused"},
+    "judged": {"route": "judge", "cost_usd": 0.01},
+    "spent": {"route": "judge", "http_status": 429, "error_kind": "quota"},
     "rejected": {"http_status": 401, "error_kind": "auth", "error_message": "bad key"},
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 from osmosis.evaluation.engine import evaluate
 from osmosis.wire.errors import RunFailed
+from osmosis.workspace.advanced import AdvancedSection
 from tests.evaluation.engine_fakes import MemorySink, plan, row, rows, until
 
 
@@ -231,14 +232,12 @@ async def test_whatever_the_engine_says_is_redacted(world, tmp_path):
     assert sink.said("PIN") and not sink.said("URL")
 
 
-async def test_a_deadline_is_kept_although_the_rollout_ignores_its_cancellation(
-    world, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("osmosis.evaluation.driver.TEARDOWN_ALLOWANCE_S", 1.5)
+async def test_a_deadline_is_kept_although_the_rollout_ignores_its_cancellation(world, tmp_path):
     _, sink = await run(
         world,
         tmp_path,
         rows("deaf", "reward 1"),
+        advanced=AdvancedSection(teardown_grace_s=1.5),
         agent_workflow_timeout_s=0.1,
         grader_timeout_s=0.1,
     )
@@ -251,7 +250,6 @@ async def test_a_deadline_is_kept_although_the_rollout_ignores_its_cancellation(
 async def test_a_slot_that_is_never_given_back_costs_the_process_not_the_neighbours(
     world, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("osmosis.evaluation.driver.TEARDOWN_ALLOWANCE_S", 1.3)
     monkeypatch.setattr("osmosis.evaluation.rollout_host.SLOT_CHECK_AFTER_S", 0.05)
     monkeypatch.setattr("osmosis.evaluation.rollout_host.SLOT_CHECK_INTERVAL_S", 0.05)
     scripts = ["deaf", *["sleep 0.15"] * 30]
@@ -260,6 +258,7 @@ async def test_a_slot_that_is_never_given_back_costs_the_process_not_the_neighbo
         tmp_path,
         rows(*scripts),
         batch_size=2,
+        advanced=AdvancedSection(teardown_grace_s=1.3),
         agent_workflow_timeout_s=0.1,
         grader_timeout_s=0.1,
     )
@@ -305,15 +304,6 @@ async def test_the_older_dialect_is_refused_by_name_of_the_version_to_require(
     assert sink.records == []
 
 
-async def test_a_key_rejected_in_the_middle_ends_the_run_and_leaves_the_rest_pending(
-    world, tmp_path
-):
-    scripts = ["call good", *["call rejected fail agent_error"] * 30]
-    outcome, sink = await run(world, tmp_path, rows(*scripts), batch_size=2)
-    assert outcome.error.kind == "model_key_rejected"
-    assert 5 <= len(sink.records) < 10
-
-
 async def test_an_unreadable_row_ends_the_run_with_its_reason(world, tmp_path):
     async def broken():
         yield row(0)
@@ -333,3 +323,34 @@ async def test_sixty_four_at_once_overlap(world, tmp_path):
     assert len(sink.records) == 128
     assert world.most_in_flight > 50
     assert time.monotonic() - began < 5
+
+
+async def test_an_export_that_hangs_holds_no_slot_and_ends_in_time(world, tmp_path):
+    sink = MemorySink()
+    sink.artifact_gate.clear()
+    scripts = ["artifact", *["reward 1"] * 20]
+    options = {"batch_size": 1, "advanced": AdvancedSection(export_timeout_s=1)}
+    task = asyncio.create_task(
+        run(world, tmp_path, rows(*scripts), sink, selected_rows=21, **options)
+    )
+    await until(lambda: len(sink.records) == 20)
+    assert 0 not in sink.by_row(), "the others went on while the export hung"
+    outcome, _ = await task
+    assert outcome.status == "finished"
+    record = sink.by_row()[0]
+    assert (record.status, record.artifacts) == ("success", [])
+    assert any("did not end within 1 s" in str(details) for details in sink.details)
+
+
+async def test_a_stop_gives_an_export_a_moment_and_no_more(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("osmosis.evaluation.engine.STOP_GRACE_S", 0.1)
+    sink, stop = MemorySink(), asyncio.Event()
+    sink.artifact_gate.clear()
+    task = asyncio.create_task(
+        run(world, tmp_path, rows("artifact", "sleep 30"), sink, stop=stop, batch_size=1)
+    )
+    await until(lambda: len(world.started_prompts) == 2)
+    stop.set()
+    async with asyncio.timeout(5):
+        outcome, _ = await task
+    assert outcome.status == "stopped"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from osmosis.workspace.advanced import AdvancedSection
 from tests.evaluation.engine_fakes import MemorySink, rows, until
 from tests.evaluation.test_engine import run
 
@@ -111,3 +112,45 @@ async def test_a_crash_of_the_last_rows_does_not_end_the_run_too_early(world, tm
     outcome, sink = await run(world, tmp_path, rows("reward 1", "crash"), batch_size=batch_size)
     assert outcome.status == "finished"
     assert len(sink.records) == 2
+
+
+async def test_several_poison_rows_among_many_are_named_and_cost_their_neighbours_nothing(
+    world, tmp_path
+):
+    world.max_concurrent = None
+    scripts = ["call good sleep 0.02"] * 64
+    poison = {3, 4, 17, 40, 63}
+    for index in poison:
+        scripts[index] = "call good crash"
+    outcome, sink = await run(world, tmp_path, rows(*scripts), batch_size=16, selected_rows=64)
+    assert outcome.status == "finished"
+    assert len(sink.records) == 64
+    failed = {record.row_index for record in sink.records if record.status == "failed"}
+    assert failed == poison
+    for record in sink.records:
+        if record.row_index in poison:
+            assert (record.error_type, record.tries) == ("rollout_crashed", 2)
+            continue
+        assert (record.status, record.tries) == ("success", 1)
+        assert record.cost_usd == pytest.approx(0.01), "its own try, and no other"
+        assert (record.interrupted_cost_usd or 0.0) <= 0.01 * record.interruptions + 1e-9
+    interrupted = [record for record in sink.records if record.interrupted_cost_usd]
+    assert interrupted, "what was spent in vain is told"
+    assert len(world.lives) <= 1 + len(poison) * 8
+
+
+async def test_an_interrupted_neighbour_gets_its_whole_budget_again(world, tmp_path):
+    scripts = ["sleep 0.6", "sleep 0.3 crash"]
+    _, sink = await run(
+        world,
+        tmp_path,
+        rows(*scripts),
+        batch_size=2,
+        selected_rows=2,
+        agent_workflow_timeout_s=-1,
+        grader_timeout_s=-1,
+        advanced=AdvancedSection(teardown_grace_s=1),
+    )
+    assert sink.by_row()[0].status == "success", (
+        "0.3 s of a limit of 1 s were lost with the process"
+    )

@@ -322,7 +322,7 @@ async def test_a_foreign_server_on_the_port_is_not_taken_for_the_rollout(running
 
 
 async def test_a_rollout_that_never_answers_is_ended_at_the_limit(running, monkeypatch):
-    monkeypatch.setattr(rollout_process, "HEALTH_LIMIT_S", 0.5)
+    monkeypatch.setattr(rollout_process, "START_S", 0.5)
     error = await refused(running, "import time\nprint('waiting', flush=True)\ntime.sleep(600)")
     assert error.kind == "rollout_unhealthy"
     assert "nothing listens" in error.message

@@ -15,6 +15,9 @@ from osmosis.evaluation.sample import Sample
 from osmosis.wire.errors import OsmosisError, RunFailed
 from osmosis.wire.runner import RowItem
 
+PROCESS_LOST = "the rollout process is being replaced"
+MODEL_IN_DOUBT = "the model is being asked whether it still answers"
+
 
 class Admission:
     """Hands out samples. While groups of suspects wait, exactly one group runs, alone."""
@@ -31,14 +34,14 @@ class Admission:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._exhausted = False
-        self._paused = False
+        self._pauses: set[str] = set()
         self._closed = False
         self.running: set[Sample] = set()
 
     @property
-    def isolating(self) -> bool:
-        """True while suspects run apart from everybody else."""
-        return self._group is not None
+    def closed(self) -> bool:
+        """True once nothing is handed out any more: the run is being ended."""
+        return self._closed
 
     async def next(self) -> Sample | None:
         """The next sample to try; None when there is and will be nothing more to do."""
@@ -85,12 +88,16 @@ class Admission:
         self._groups.clear()
         self._ready.extendleft(reversed(waiting))
 
-    def pause(self) -> None:
-        """Hand out nothing until :meth:`resume`: the rollout process is being replaced."""
-        self._paused = True
+    @property
+    def _paused(self) -> bool:
+        return bool(self._pauses)
 
-    def resume(self) -> None:
-        self._paused = False
+    def pause(self, why: str) -> None:
+        """Hand out nothing until :meth:`resume` for every reason that was given."""
+        self._pauses.add(why)
+
+    def resume(self, why: str) -> None:
+        self._pauses.discard(why)
         self._advance()
         self._wake()
 

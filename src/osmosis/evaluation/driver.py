@@ -24,8 +24,6 @@ from osmosis.evaluation.rollout_link import LinkBroken, LinkClosed, RolloutLink
 from osmosis.wire.errors import RunFailed
 
 LEASE_HEADER = "X-Osmosis-Rollout-Lease"
-TEARDOWN_ALLOWANCE_S = 60.0
-"""What a sample may take beyond its two limits: queueing, start and teardown."""
 POLL_SLACK_S = 10.0
 """How much longer than the server's own wait a poll may stay open."""
 RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S, RETRY_AFTER_DEFAULT_S = 0.05, 60.0, 1.0
@@ -86,11 +84,6 @@ class _Lease:
     wait_s: float
     lease_s: float
     queued_s: float
-
-
-def deadline_s(agent_timeout_s: float, grader_timeout_s: float) -> float:
-    """The whole time a sample may take, from its admission request to its result."""
-    return max(agent_timeout_s, 0) + max(grader_timeout_s, 0) + TEARDOWN_ALLOWANCE_S
 
 
 async def drive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from osmosis.evaluation.driver import deadline_s
+from osmosis.evaluation.deadlines import Deadlines
 from osmosis.evaluation.parts import EnvironmentPart, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.redaction import MIN_SECRET_CHARS, is_too_short
@@ -27,13 +27,15 @@ def effective_values(
 ) -> dict[str, Any]:
     """For ``Sink.effective``: plain JSON, no secret."""
     advertised = process.max_concurrent
+    deadlines = Deadlines.of(plan)
     return {
         "batch_size": plan.batch_size,
         "advertised_max_concurrent": advertised,
         "in_flight": samples_in_flight(plan, advertised),
         "agent_workflow_timeout_s": plan.agent_workflow_timeout_s,
         "grader_timeout_s": plan.grader_timeout_s,
-        "sample_deadline_s": deadline_s(plan.agent_workflow_timeout_s, plan.grader_timeout_s),
+        "sample_deadline_s": deadlines.sample_s,
+        "limits": deadlines.described(),
         "pass_threshold": plan.pass_threshold,
         "n": plan.n,
         "advanced": plan.advanced.model_dump(exclude_none=True),

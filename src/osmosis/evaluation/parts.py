@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.redaction import Redactor
-from osmosis.wire.samples import ModelCall
+from osmosis.wire.errors import RunFailed
+from osmosis.wire.samples import ModelCall, Route
 
 OnOutput = Callable[[str, str], None]
 """Called with (rollout id, printed text)."""
@@ -55,6 +56,8 @@ class SessionPart(Protocol):
     @property
     def calls_in_flight(self) -> int: ...
 
+    def oldest_call(self) -> tuple[Route, float] | None: ...
+
     def close(self) -> None: ...
 
 
@@ -66,6 +69,8 @@ class GatewayPart(Protocol):
     async def close(self) -> None: ...
 
     async def preflight(self) -> None: ...
+
+    async def probe(self, route: Route, kind: str) -> RunFailed | None: ...
 
     def open_session(
         self, rollout_id: str, *, source_row: int = 0, run_index: int = 0

@@ -51,22 +51,29 @@ class TryFacts:
     output: str | None = None
     queued_s: float = 0.0
 
+    def has_artifacts(self) -> bool:
+        """Whether user code left files to be kept."""
+        return has_artifacts(self.directory)
+
 
 class Recorder:
     """Turns finished tries into records and sends them, with their artifacts, to the sink."""
 
-    def __init__(self, sink: Sink, redactor: Redactor, outbox: Path, model_name: str) -> None:
+    def __init__(
+        self, sink: Sink, redactor: Redactor, outbox: Path, model_name: str, *, export_s: float
+    ) -> None:
         self._sink = sink
         self._redactor = redactor
         self._outbox = outbox
         self._model_name = model_name
+        self._export_s = export_s
         self._discarded: list[Path] = []
 
     async def record(self, sample: Sample, verdict: Classified, facts: TryFacts) -> None:
         """Send the terminal record of ``sample``; its rollout's directory is gone afterwards."""
         trajectory = self._trajectory(sample, facts)
         artifacts: list[str] = []
-        if has_artifacts(facts.directory):
+        if facts.has_artifacts():
             artifacts = await self._send_artifacts(facts)
         await self._sink.record(self._record(sample, verdict, facts, trajectory, artifacts))
         if artifacts:
@@ -124,6 +131,9 @@ class Recorder:
             started_at=facts.started_at,
             finished_at=facts.finished_at,
             tries=max(1, sample.tries),
+            interruptions=sample.interruptions,
+            interrupted_tokens=sample.interrupted_tokens or None,
+            interrupted_cost_usd=sample.interrupted_cost_usd or None,
             metrics=self._metrics(facts.sample),
             saved_calls=len(recalled),
             saved_usd=_saved(recalled),
@@ -195,12 +205,19 @@ class Recorder:
         rollout_id = facts.rollout_id
         outbox = self._outbox / rollout_id
         leftover = Leftover()
-        paths = await asyncio.to_thread(self._copy_artifacts, facts.directory, outbox, leftover)
         sent: list[str] = []
         try:
-            for path in paths:
-                await self._sink.artifact(rollout_id, path, outbox / path)
-                sent.append(path)
+            async with asyncio.timeout(self._export_s):
+                paths = await asyncio.to_thread(
+                    self._copy_artifacts, facts.directory, outbox, leftover
+                )
+                for path in paths:
+                    await self._sink.artifact(rollout_id, path, outbox / path)
+                    sent.append(path)
+        except TimeoutError:
+            leftover.reasons.append(
+                f"the export did not end within {self._export_s:g} s; {len(sent)} files are kept"
+            )
         finally:
             await asyncio.to_thread(remove_rollout_dir, outbox)
         if leftover.reasons:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
+from osmosis.evaluation.deadlines import START_S
 from osmosis.evaluation.environment import Environment, check_sdk
 from osmosis.evaluation.package_index import certificate_variables
 from osmosis.evaluation.plan import EvaluationPlan, Sink
@@ -32,7 +33,6 @@ from osmosis.evaluation.start_failure import exited_early, port_was_taken
 from osmosis.processes import ProcessRecord, descendants, kill_tree
 from osmosis.wire.errors import RunFailed
 
-HEALTH_LIMIT_S = 90.0
 HEALTH_POLL_S = 0.025
 HEALTH_ANSWER_S = 5.0
 HEALTH_MAX_BYTES = 2**20
@@ -222,7 +222,7 @@ class RolloutProcess:
 
     async def _wait_until_healthy(self, *, last: bool) -> bool:
         """True: start again on another port."""
-        deadline = time.monotonic() + HEALTH_LIMIT_S
+        deadline = time.monotonic() + START_S
         problem = "nothing listens on the port"
         while True:
             if self._process.returncode is not None or self.exited.is_set():
@@ -262,7 +262,7 @@ class RolloutProcess:
                 raise RunFailed(
                     "rollout_unhealthy",
                     f"rollouts/{self._plan.rollout}/{self._plan.entrypoint} runs, but was not "
-                    f"healthy after {HEALTH_LIMIT_S:.0f} s: {problem}.",
+                    f"healthy after {START_S:.0f} s: {problem}.",
                     hint="Serve create_rollout_server(...) on 127.0.0.1 at the port in "
                     "_OSMOSIS_ROLLOUT_PORT; do slow work in the workflow, not at import.",
                     details={"output": "\n".join(self.last_lines())},

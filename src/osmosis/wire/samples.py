@@ -70,7 +70,9 @@ class SampleRecord(BaseModel):
     ``trajectory`` is an ATIF document (rollout-protocol.md §8.1) or None. ``output`` is what the
     sample printed, when it can be told apart. ``saved_calls`` counts the calls that were answered
     without a model; ``kept_calls`` holds requests and answers for a replay (base64 of gzip members
-    of JSON lines). All text is redacted of secret values before it gets here.
+    of JSON lines). ``interruptions`` counts tries that a fault of somebody else ended; they are not
+    among ``tries``, and what they spent is not in ``tokens`` and ``cost_usd``. All text is redacted
+    of secret values before it gets here.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -97,6 +99,9 @@ class SampleRecord(BaseModel):
     started_at: float
     finished_at: float
     tries: int = Field(default=1, ge=1)
+    interruptions: int = Field(default=0, ge=0)
+    interrupted_tokens: int | None = None
+    interrupted_cost_usd: float | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     calls: list[ModelCall] = Field(default_factory=list)
     kept_calls: str | None = None

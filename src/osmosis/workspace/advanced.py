@@ -37,4 +37,11 @@ class AdvancedSection(BaseModel):
         default=None, ge=1, le=4096, description=_means("max_concurrent_calls")
     )
     judge_model: str | None = Field(default=None, min_length=1, description=_means("judge_model"))
+    teardown_grace_s: float = Field(
+        default=60, ge=1, le=3600, description=_means("teardown_grace_s")
+    )
+    export_timeout_s: float = Field(
+        default=120, ge=1, le=3600, description=_means("export_timeout_s")
+    )
+    outage_wait_s: float = Field(default=60, ge=0, le=86_400, description=_means("outage_wait_s"))
     network: Literal["on", "loopback"] = Field(default="on", description=_means("network"))

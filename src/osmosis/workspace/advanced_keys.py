@@ -64,6 +64,24 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
     "judge_model": AdvancedKey(
         str, "Model of the judge route that graders may call.", "--judge-model"
     ),
+    "teardown_grace_s": AdvancedKey(
+        float,
+        "Seconds a sample may take beyond its two timeouts: queueing, start, teardown.",
+        "--teardown-grace-s",
+        tuning=True,
+    ),
+    "export_timeout_s": AdvancedKey(
+        float,
+        "Seconds in which a sample's artifacts must be sent; the rest is left out.",
+        "--export-timeout-s",
+        tuning=True,
+    ),
+    "outage_wait_s": AdvancedKey(
+        float,
+        "Seconds a model that stops answering is waited for before the run is halted.",
+        "--outage-wait-s",
+        tuning=True,
+    ),
     "network": AdvancedKey(
         str, "`loopback` keeps the rollout process off every network but loopback.", "--network"
     ),

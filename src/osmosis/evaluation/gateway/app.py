@@ -38,7 +38,7 @@ from osmosis.evaluation.gateway.exchange import (
     error_response,
 )
 from osmosis.evaluation.gateway.model import Model
-from osmosis.evaluation.gateway.preflight import check_model
+from osmosis.evaluation.gateway.preflight import check_model, model_fault
 from osmosis.evaluation.gateway.prices import price_of
 from osmosis.evaluation.gateway.resolve import resolve
 from osmosis.evaluation.gateway.session import GatewaySession
@@ -46,6 +46,7 @@ from osmosis.evaluation.limit_log import LimitLog
 from osmosis.evaluation.limits import CallLimiter
 from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_at_once
 from osmosis.evaluation.redaction import Redactor
+from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import Route
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
@@ -122,6 +123,12 @@ class Gateway:
         for route in self._configured_routes():
             used = await self._model_route(route)
             await check_model(used.model, route, self._plan.advanced, self._sink, self._redactor)
+
+    async def probe(self, route: Route, kind: str) -> RunFailed | None:
+        """Ask the model of ``route`` once, now, whose calls fail with ``kind``: what is wrong with
+        it, or None."""
+        used = await self._model_route(route)
+        return await model_fault(used.model, route, kind, self._plan.advanced, self._redactor)
 
     def open_session(
         self, rollout_id: str, *, source_row: int = 0, run_index: int = 0

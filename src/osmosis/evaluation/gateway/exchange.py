@@ -82,7 +82,7 @@ class Exchange:
     async def run(self) -> web.StreamResponse:
         started_at, began = time.time(), time.perf_counter()
         task = self._request.task
-        number = self._session.begin(task)
+        number = self._session.begin(task, self._route)
         try:
             return await self._answer()
         except asyncio.CancelledError:

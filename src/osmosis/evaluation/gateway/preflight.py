@@ -17,6 +17,7 @@ from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.plan import Sink
 from osmosis.wire.errors import RunFailed
+from osmosis.wire.failure_policy import policy_of_call
 from osmosis.wire.samples import Route
 from osmosis.workspace.advanced import AdvancedSection
 
@@ -66,6 +67,45 @@ async def check_model(
         raise _redacted(await _verdict(model, failure), redactor) from None
     else:
         sink.log("info", STEP, f"{model.path} answers (in {monotonic() - began:.2f} s).")
+
+
+async def model_fault(
+    model: Model, route: Route, kind: str, advanced: AdvancedSection, redactor: TextRedactor
+) -> RunFailed | None:
+    """One small completion in the middle of a run: why the model cannot serve it, or None.
+
+    Here, unlike before the first row, slowness and 5xx are faults; a rate limit is none, for the
+    limiter deals with it. A scripted model cannot be asked: a refusal of its rules is believed.
+    """
+    if model.scripted:
+        policy = policy_of_call(kind)
+        if policy.halts is None or policy.retry == "call":
+            return None
+        return RunFailed(policy.halts, f"The rules of {model.path} say: {policy.means}.")
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            await _probe(model, route, advanced)
+    except TimeoutError:
+        return RunFailed(
+            "model_unreachable",
+            f"{model.path} did not answer a small completion within {PROBE_TIMEOUT_S:.0f} s.",
+            hint="See whether the model's server is alive.",
+        )
+    except UpstreamFailure as failure:
+        if failure.kind == "rate_limit":
+            return None
+        if failure.kind in PASSING_KINDS:
+            return _redacted(
+                RunFailed(
+                    "model_unreachable",
+                    f"{model.path} answered a small completion with HTTP {failure.status}: "
+                    f"{failure.message}",
+                    hint="See whether the model's server is alive.",
+                ),
+                redactor,
+            )
+        return _redacted(await _verdict(model, failure), redactor)
+    return None
 
 
 async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> None:

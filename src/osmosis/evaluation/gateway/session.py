@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 
 from osmosis.evaluation.gateway.asked import Asked, Askings, Place
@@ -49,7 +50,7 @@ class GatewaySession:
         self._askings: dict[Route, Askings] = {"policy": Askings(place), "judge": Askings(place)}
         self._on_close = on_close
         self._calls: list[ModelCall | None] = []
-        self._running: set[asyncio.Task[object]] = set()
+        self._running: dict[asyncio.Task[object], tuple[Route, float]] = {}
 
     @property
     def calls(self) -> list[ModelCall]:
@@ -81,12 +82,16 @@ class GatewaySession:
     def unanswered(self, route: Route, asked: Asked) -> None:
         self._askings[route].unanswered(asked)
 
-    def begin(self, task: asyncio.Task[object]) -> int:
+    def oldest_call(self) -> tuple[Route, float] | None:
+        """The route and start (unix time) of the call that has been open for the longest."""
+        return next(iter(self._running.values()), None)
+
+    def begin(self, task: asyncio.Task[object], route: Route) -> int:
         """Register a running call; its number is for :meth:`end`."""
-        self._running.add(task)
+        self._running[task] = route, time.time()
         self._calls.append(None)
         return len(self._calls) - 1
 
     def end(self, number: int, task: asyncio.Task[object], call: ModelCall) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         self._calls[number] = call
