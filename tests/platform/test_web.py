@@ -306,6 +306,7 @@ async def test_a_live_page_gets_a_snapshot_then_what_changed_then_the_end(
             "numbers",
             "chart",
             "errors",
+            "spreads",
             "log",
             "samples",
         ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from osmosis.cli.evals.certainty_view import certainty_rows, curve_text, spread_sections
 from osmosis.cli.output import Detail, NextStep, Section
 from osmosis.cli.output.format import (
     count,
@@ -229,8 +230,8 @@ def _results(document: Document) -> list[Section]:
         rows.append(("Reward", "  ".join(f"{n} {number(stats.get(n))}" for n in names)))
         points = part(stats, "pass_at_k")
         if points:
-            shown = sorted(points.items(), key=lambda item: int(item[0]))
-            rows.append(("Pass@k", "  ".join(f"k={k} {percent(v)}" for k, v in shown)))
+            rows.append(("Pass@k", curve_text(points)))
+    rows += certainty_rows(results)
     rows.append(("Cost", _cost(results)))
     if results.get("lost_calls"):
         lost = plural(int(results["lost_calls"]), "model call")
@@ -240,7 +241,7 @@ def _results(document: Document) -> list[Section]:
     if errors:
         counted = [(str(kind), plural(int(amount), "sample")) for kind, amount in errors.items()]
         sections.append(Section("Errors", rows=counted))
-    return sections
+    return [*sections, *spread_sections(results)]
 
 
 def _counts(results: Document) -> str:

@@ -17,7 +17,7 @@ from osmosis.platform.web.run_view import RunView
 from osmosis.platform.web.templating import render
 from osmosis.wire.errors import OsmosisError
 
-REGIONS = ("status", "numbers", "chart", "errors", "log", "samples")
+REGIONS = ("status", "numbers", "chart", "errors", "spreads", "log", "samples")
 PAUSE_S = 0.5
 HEARTBEAT_S = 15.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from osmosis.platform.evals.documents import (
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.evals.sample_page import DEFAULT_SAMPLES, SamplePage, page_of_samples
 from osmosis.platform.web.chart import Chart, reward_chart
-from osmosis.platform.web.formats import number, pretty
+from osmosis.platform.web.formats import count, duration, money, number, pretty
 
 LOG_TAIL = 30
 HASH = re.compile(r"[0-9a-f]{32,64}")
@@ -42,6 +42,13 @@ EFFECTIVE_LABELS = {
     "environment": "Environment",
     "model": "Gateway",
     "judge": "Judge",
+}
+SPREADS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "duration_ms": ("Duration", duration),
+    "latency_ms": ("Model latency, per call", duration),
+    "queue_ms": ("Queued", duration),
+    "tokens": ("Tokens", lambda value: count(round(value))),
+    "cost_usd": ("Cost", money),
 }
 # The settings and the advanced section are shown as they were submitted, the origin as a tag.
 REPEATED = ("advanced", "origin")
@@ -115,6 +122,17 @@ class RunView:
                 continue
             shown[label] = flattened(value) if isinstance(value, dict) else text
         return shown
+
+    @property
+    def spreads(self) -> list[tuple[str, list[str]]]:
+        """How quantities are spread: mean, p50, p95, p99 and max of each that is not all zero."""
+        rows: list[tuple[str, list[str]]] = []
+        for name, (label, shown) in SPREADS.items():
+            spread = self.summary.spreads.get(name)
+            if spread is not None and spread.max:
+                values = (spread.mean, spread.p50, spread.p95, spread.p99, spread.max)
+                rows.append((label, [shown(value) for value in values]))
+        return rows
 
     @property
     def secrets(self) -> dict[str, str]:

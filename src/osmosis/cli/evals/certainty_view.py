@@ -1,0 +1,96 @@
+"""How sure a run's numbers are, and how its samples are spread, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from osmosis.cli.output import Section
+from osmosis.cli.output.format import count, money, number, percent, plural, seconds
+
+Document = Mapping[str, Any]
+Rows = list[tuple[str, str]]
+
+MAX_METRICS = 20
+
+
+def curve_text(points: Document) -> str:
+    """A curve over k: ``k=1 50.0%  k=2 75.0%``."""
+    ordered = sorted(points.items(), key=lambda item: int(item[0]))
+    return "  ".join(f"k={k} {percent(value)}" for k, value in ordered)
+
+
+def certainty_rows(results: Document) -> Rows:
+    """The intervals, what they rest on, and pass^k."""
+    rows: Rows = []
+    intervals = _part(results, "intervals")
+    rate, score = _part(intervals, "pass_rate"), _part(intervals, "score")
+    shown = [
+        f"{name} {show(estimate['low'])} to {show(estimate['high'])}"
+        for name, estimate, show in (("pass rate", rate, percent), ("reward", score, number))
+        if estimate
+    ]
+    if shown:
+        rows.append(("95% interval", ", ".join(shown)))
+    if rate and rate["clusters"] < rate["samples"]:
+        samples, clusters = plural(rate["samples"], "sample"), plural(rate["clusters"], "row")
+        rows.append(("Rests on", f"{samples} of {clusters}, clustered by row"))
+    if points := _part(results, "pass_hat_k"):
+        rows.append(("Pass^k (all pass)", curve_text(points)))
+    return rows
+
+
+def spread_sections(results: Document) -> list[Section]:
+    """How time, tokens and cost are spread, and the custom metrics."""
+    sections: list[Section] = []
+    spreads = _part(results, "spreads")
+    rows = [
+        (label, _spread_text(_part(spreads, name), show))
+        for name, label, show in SHOWN_SPREADS
+        if _part(spreads, name).get("max")
+    ]
+    if rows:
+        sections.append(Section("Per sample", rows=rows))
+    metrics = _part(results, "metrics")
+    if metrics:
+        names = list(metrics)[:MAX_METRICS]
+        rows = [(str(name), _metric_text(metrics[name])) for name in names]
+        if len(metrics) > len(names):
+            rows.append(("...", f"{len(metrics) - len(names)} more in --json"))
+        sections.append(Section("Metrics", rows=rows))
+    return sections
+
+
+def _milliseconds(value: Any) -> str:
+    if isinstance(value, int | float) and value < 1000:
+        return f"{value:.0f} ms"
+    return seconds(value / 1000 if isinstance(value, int | float) else None)
+
+
+def _whole(value: Any) -> str:
+    return count(round(value))
+
+
+SHOWN_SPREADS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("duration_ms", "Duration", _milliseconds),
+    ("latency_ms", "Model latency (per call)", _milliseconds),
+    ("queue_ms", "Queued", _milliseconds),
+    ("tokens", "Tokens", _whole),
+    ("cost_usd", "Cost", money),
+)
+
+
+def _spread_text(spread: Document, show: Callable[[Any], str]) -> str:
+    names = ("mean", "p50", "p95", "p99", "max")
+    return "  ".join(f"{name} {show(spread[name])}" for name in names)
+
+
+def _metric_text(stats: Document) -> str:
+    names = ("mean", "std", "min", "max")
+    shown = "  ".join(f"{name} {number(stats[name])}" for name in names)
+    return f"{shown}  in {plural(int(stats['count']), 'sample')}"
+
+
+def _part(document: Document, key: str) -> Document:
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
