@@ -232,7 +232,8 @@ def _results(document: Document) -> list[Section]:
         if points:
             rows.append(("Pass@k", curve_text(points)))
     rows += certainty_rows(results)
-    rows.append(("Cost", _cost(results)))
+    if results.keys() & {"cost_usd", "samples_with_unknown_cost"}:  # a local run keeps no costs
+        rows.append(("Cost", _cost(results)))
     if results.get("lost_calls"):
         lost = plural(int(results["lost_calls"]), "model call")
         rows.append(("Beside it", f"up to {lost} may be charged that no sample shows"))

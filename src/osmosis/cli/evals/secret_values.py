@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 STORE_HINT = (
-    "Store each with `osmosis secret set {name}`, or give them for this run with "
-    "--secrets-file FILE."
+    "Store each with `osmosis secret set NAME`, or give them for this run with --secrets-file FILE."
 )
-LOCAL_HINT = "Set {name} in the environment, or give it with --secrets-file FILE."
+LOCAL_HINT = "Set each in the environment, or give them with --secrets-file FILE."
 SCOPE_LABELS = {
     "workspace": "Workspace",
     "user": "Personal",
@@ -85,7 +84,7 @@ def _ask_for(missing: list[str], result: SecretValues, hint: str = STORE_HINT) -
     if missing and not output.interactive:
         raise InteractiveRequired(
             f"Secret(s) not found: {', '.join(missing)}.",
-            hint=hint.format(name=missing[0]),
+            hint=hint,
             details={"missing": missing},
         )
     for name in missing:
