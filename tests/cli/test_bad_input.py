@@ -187,6 +187,13 @@ def test_a_token_that_the_platform_does_not_know_is_told_as_such(
     error = near("--json", "eval", "list").error
     assert error["code"] == "AUTH_REQUIRED"
     assert "nobody" not in json.dumps(error)
+    assert "OSMOSIS_TOKEN" in error["details"]["hint"]
+
+
+def test_an_unknown_workspace_is_answered_with_the_near_one_of_yours(near: Osmosis, ready: Path):
+    error = near("--json", "--workspace", "pushd", "eval", "list").error
+    assert error["details"]["platform_code"] == "WORKSPACE_SCOPE_HEADER_ACCESS_DENIED"
+    assert "Did you mean 'pushed'?" in error["message"]
 
 
 @pytest.mark.usefixtures("ready")

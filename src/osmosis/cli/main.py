@@ -42,6 +42,7 @@ def run(arguments: list[str]) -> int:
     except UsageMistake as error:
         return _fail(error, EXIT_USAGE)
     except OsmosisError as error:
+        _blame_variable(error)
         return _fail(error, EXIT_ERROR)
     except KeyboardInterrupt:
         return _interrupted()
@@ -154,6 +155,13 @@ def _interrupted() -> int:
 
     note("\nInterrupted.")
     return EXIT_INTERRUPTED
+
+
+def _blame_variable(error: OsmosisError) -> None:
+    """A refused token from the environment: a login would not help, for the variable wins."""
+    refused = (error.platform_code or "").startswith("TOKEN_")
+    if refused and os.environ.get("OSMOSIS_TOKEN") and output.command != "auth login":
+        error.hint = "It is the token in OSMOSIS_TOKEN: set that anew, or unset it."
 
 
 def _fail(error: OsmosisError, code: int) -> int:

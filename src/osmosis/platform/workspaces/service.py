@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from osmosis.platform.db.models import Membership, Repository, User, Workspace
-from osmosis.wire.errors import Conflict, Forbidden, NotFound, ValidationFailed
+from osmosis.wire.errors import Conflict, Forbidden, NotFound, ValidationFailed, did_you_mean
 
 IDENTITY = re.compile(r"[a-z0-9][a-z0-9-]{0,99}/[a-z0-9._-]{1,100}")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -83,8 +83,11 @@ def read_by_name(session: Session, user_id: str, name: str) -> Belonging:
     )
     found = session.execute(query).first()
     if found is None:
+        own = select(Workspace.name).join(Membership, Membership.workspace_id == Workspace.id)
+        names = session.execute(own.where(Membership.user_id == user_id).limit(MAX_WORKSPACES))
         raise Forbidden(
-            f"There is no workspace '{name}', or your account has no access to it.",
+            f"There is no workspace '{name}', or your account has no access to it."
+            f"{did_you_mean(name, names.scalars())}",
             hint="`osmosis workspace list` shows yours.",
             platform_code="WORKSPACE_SCOPE_HEADER_ACCESS_DENIED",
         )
