@@ -91,9 +91,10 @@ _FLAGS = ("--json", "--plain", "--platform", "--workspace", "--env-file", "--ver
 
 
 def _as_subcommand(name: str) -> str:
-    """``osmosis submit`` means ``osmosis eval submit``."""
-    found = [f"osmosis {e.name} {name}" for e in ENTRIES.values() if name in e.commands]
-    return f" Did you mean '{found[0]}'?" if len(found) == 1 else ""
+    """``osmosis submit`` means ``osmosis eval submit``, although one can train, too."""
+    groups = [entry.name for entry in ENTRIES.values() if name in entry.commands]
+    alone = len(groups) == 1 or groups == ["eval", "train"]
+    return f" Did you mean 'osmosis {groups[0]} {name}'?" if alone else ""
 
 
 def _command_name(entry: Entry, words: list[str]) -> str:
