@@ -71,7 +71,16 @@ def test_a_sample_of_a_million_rows_survives_the_way_to_text_and_back() -> None:
 @given(st.sets(st.integers(0, 300)))
 def test_ranges_survive_the_way_to_text_and_back(rows: set[int]) -> None:
     text = format_ranges(sorted(rows))
-    assert (parse_ranges(text) if rows else text) == (sorted(rows) if rows else "")
+    assert (list(parse_ranges(text)) if rows else text) == (sorted(rows) if rows else "")
+
+
+def test_the_first_million_rows_are_never_listed() -> None:
+    assert format_ranges(range(1_000_000)) == "0-999999"
+    assert parse_ranges("0-999999") == range(1_000_000)
+
+
+def test_ranges_may_overlap_and_come_in_any_order() -> None:
+    assert parse_ranges("7-9,1-3,2-8") == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_ranges_are_written_short() -> None:

@@ -436,6 +436,18 @@ async def test_artifacts_are_stored_whole(
     assert clash.status_code == 400
 
 
+async def test_a_slice_of_the_rows_keeps_their_indices(
+    submit: Submit, worker_client: httpx.AsyncClient
+) -> None:
+    await submit(limit=9)
+    worker = await claimed(worker_client)
+    for query, expected in (("first=1&step=4", [1, 5]), ("first=8", [8]), ("first=9", [])):
+        answer = await worker.get(f"rows?{query}")
+        rows = [json.loads(line) for line in answer.text.splitlines()]
+        assert [row["row_index"] for row in rows] == expected
+        assert [row["source_row"] for row in rows] == expected
+
+
 async def test_a_dataset_deleted_meanwhile_is_named(
     submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
 ) -> None:

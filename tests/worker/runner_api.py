@@ -57,6 +57,9 @@ class FakePlatform:
         self.hold_records: asyncio.Event | None = None
         self.held = 0
         self.batches: list[int] = []
+        self.break_rows_after: int | None = None
+        self.rows_asked: list[tuple[int, int]] = []
+        self.rows_sent = 0
 
     async def __aenter__(self) -> FakePlatform:
         app = web.Application(client_max_size=2**29, middlewares=[self._guard])
@@ -151,9 +154,18 @@ class FakePlatform:
     async def _code(self, request: web.Request) -> web.Response:
         return web.Response(body=self.runs[request.match_info["id"]].code)
 
-    async def _rows(self, request: web.Request) -> web.Response:
-        rows = self.runs[request.match_info["id"]].rows
-        return web.Response(text="".join(row.model_dump_json() + "\n" for row in rows))
+    async def _rows(self, request: web.Request) -> web.StreamResponse:
+        first, step = int(request.query.get("first", 0)), int(request.query.get("step", 1))
+        self.rows_asked.append((first, step))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number, row in enumerate(self.runs[request.match_info["id"]].rows[first::step]):
+            if number == self.break_rows_after:
+                request.transport.abort()
+                break
+            await response.write(row.model_dump_json().encode() + b"\n")
+            self.rows_sent += 1
+        return response
 
     async def _done(self, request: web.Request) -> web.Response:
         keys = self.runs[request.match_info["id"]].records

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from osmosis.wire.errors import ValidationFailed
@@ -56,6 +57,8 @@ def sample_size(total_rows: int) -> int:
 
 def format_ranges(rows: Iterable[int]) -> str:
     """Ascending row numbers as text: ``0-9,12``."""
+    if isinstance(rows, range) and rows and rows.step == 1:
+        return _range(rows[0], rows[-1])
     parts: list[str] = []
     first = last = None
     for row in rows:
@@ -70,9 +73,19 @@ def format_ranges(rows: Iterable[int]) -> str:
     return ",".join(parts)
 
 
-def parse_ranges(text: str, total_rows: int | None = None) -> list[int]:
+def parse_ranges(text: str, total_rows: int | None = None) -> Sequence[int]:
     """Row numbers of ``3,7,10-20``: ascending, each once, inside the dataset when it is known."""
-    rows: set[int] = set()
+    ranges = list(_ranges(text, total_rows))
+    if len(ranges) == 1:
+        return ranges[0]
+    if sum(map(len, ranges)) > MAX_PARSED_ROWS:
+        raise _too_many(text)
+    if all(one[-1] < other[0] for one, other in pairwise(ranges)):
+        return [row for rows in ranges for row in rows]
+    return sorted({row for rows in ranges for row in rows})
+
+
+def _ranges(text: str, total_rows: int | None) -> Iterator[range]:
     for part in map(str.strip, text.split(",")):
         first, dash, last = part.partition("-")
         if not _is_number(first) or (dash and not _is_number(last)):
@@ -92,12 +105,15 @@ def parse_ranges(text: str, total_rows: int | None = None) -> list[int]:
                 f"0 to {total_rows - 1}.",
                 field="rows",
             )
-        if len(rows) + high - low >= MAX_PARSED_ROWS:
-            raise ValidationFailed(
-                f"'{text[:80]}' names more than {MAX_PARSED_ROWS:,} rows.", field="rows"
-            )
-        rows.update(range(low, high + 1))
-    return sorted(rows)
+        if high - low >= MAX_PARSED_ROWS:
+            raise _too_many(text)
+        yield range(low, high + 1)
+
+
+def _too_many(text: str) -> ValidationFailed:
+    return ValidationFailed(
+        f"'{text[:80]}' names more than {MAX_PARSED_ROWS:,} rows.", field="rows"
+    )
 
 
 def _range(first: int, last: int | None) -> str:

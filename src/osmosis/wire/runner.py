@@ -7,7 +7,8 @@ belongs to somebody else, after which the worker must drop the run at once.
     POST /api/runner/claim                     ClaimRequest -> 200 Claim | 204 after wait_s
     POST /api/runner/runs/{id}/heartbeat       HeartbeatRequest -> Heartbeat
     GET  /api/runner/runs/{id}/code            tar stream of the commit's tree (uncompressed)
-    GET  /api/runner/runs/{id}/rows            NDJSON of RowItem, in row_index order
+    GET  /api/runner/runs/{id}/rows            NDJSON of RowItem, in row_index order; with
+                                               ?first=I&step=K only the rows I, I+K, I+2K, …
     GET  /api/runner/runs/{id}/done            NDJSON of [row_index, run_index] already recorded
     POST /api/runner/runs/{id}/records         NDJSON of SampleRecord -> RecordsAck (after commit)
     POST /api/runner/runs/{id}/logs            LogBatch -> {}

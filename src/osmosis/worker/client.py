@@ -23,7 +23,7 @@ from osmosis.wire.runner import (
     LostCalls,
     RecordsAck,
 )
-from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
+from osmosis.worker.errors import Broken, LeaseLost, Refused, RunnerError, Unavailable
 
 CONNECT_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 30.0
@@ -92,6 +92,7 @@ class RunnerClient:
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
         """An answered request of status 2xx; whatever goes wrong inside becomes a RunnerError."""
+        answered = False
         try:
             async with self._session.request(
                 method,
@@ -103,11 +104,13 @@ class RunnerClient:
             ) as response:
                 if response.status >= 300:
                     raise _error(response.status, await response.read())
+                answered = True
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unavailable(
-                f"the platform does not answer: {error or type(error).__name__}"
-            ) from error
+            text = str(error) or type(error).__name__
+            if answered:
+                raise Broken(f"the platform broke off its answer: {text}") from error
+            raise Unavailable(f"the platform does not answer: {text}") from error
 
 
 class RunClient:
@@ -148,20 +151,17 @@ class RunClient:
 
     async def done(self) -> AsyncIterator[tuple[int, int]]:
         """(row_index, run_index) of every recorded sample."""
-        rest = b""
-        async with self._stream("/done") as response:
-            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        row_index, run_index = orjson.loads(line)
-                        yield row_index, run_index
-        if rest.strip():
-            row_index, run_index = orjson.loads(rest)
+        async for line in self._lines("/done"):
+            row_index, run_index = orjson.loads(line)
             yield row_index, run_index
 
+    async def rows(self, first: int, step: int) -> AsyncIterator[bytes]:
+        """The selected rows ``first``, ``first + step``, …, one line each, as fast as read."""
+        async for line in self._lines(f"/rows?first={first}&step={step}"):
+            yield line
+
     async def download(self, what: str, target: Path) -> None:
-        """Save the stream ``code`` or ``rows`` whole; a broken one leaves no file."""
+        """Save the stream ``code`` whole; a broken one leaves no file."""
         partial = target.with_name(target.name + ".partial")
         try:
             async with self._stream(f"/{what}") as response:
@@ -171,6 +171,18 @@ class RunClient:
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
+
+    async def _lines(self, path: str) -> AsyncIterator[bytes]:
+        """The lines of a stream that are not empty. One that breaks off ends with an error."""
+        rest = b""
+        async with self._stream(path) as response:
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
+        if rest.strip():
+            yield rest
 
     def _stream(self, path: str) -> Any:
         return self._client.exchange(

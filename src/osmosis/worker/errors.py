@@ -3,6 +3,7 @@
 RunnerError
 ├── LeaseLost      409 LEASE_LOST: the run is somebody else's; drop it at once
 ├── Unavailable    no answer, or 5xx or 429: try again, as long as the lease lasts
+│   └── Broken     an answer of 200 that ended before its time
 └── Refused        any other status: trying again would not help
 """
 
@@ -18,6 +19,10 @@ class LeaseLost(RunnerError):
 
 
 class Unavailable(RunnerError):
+    pass
+
+
+class Broken(Unavailable):
     pass
 
 

@@ -43,7 +43,7 @@ from osmosis.worker.code_archive import unpack
 from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
-from osmosis.worker.row_file import RowFile
+from osmosis.worker.row_stream import RowStream
 from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
 
@@ -145,13 +145,15 @@ class Shard:
         return EXIT_REPORTED
 
     async def _outcome(self) -> Outcome:
+        rows = RowStream(self._run)
+        rows.open()
         fetching = asyncio.create_task(self._fetch())
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not fetching.done():
                 return Outcome("stopped", stop_reason="user")
-            rows, done = fetching.result()
+            done = fetching.result()
         except RunFailed as error:
             self._sink.log("error", "run", error.message, {"kind": error.kind})
             return Outcome(
@@ -184,15 +186,10 @@ class Shard:
                 await self._client.lost_calls(self._spec.run_id, report)
                 self._accounted = True
 
-    async def _fetch(self) -> tuple[RowFile, DoneSet]:
-        """The code, the samples that are done, and rows that are on their way."""
+    async def _fetch(self) -> DoneSet:
+        """The code, and the samples that are done."""
         await self._sink.stage("cloning")
-        archive, row_path = self._work_dir / "code.tar", self._work_dir / "rows.ndjson"
-        downloading_rows = asyncio.create_task(
-            self._download("rows", row_path, "dataset_unreadable")
-        )
-        # Its error is told by whoever waits for a row; nobody may be there to wait.
-        downloading_rows.add_done_callback(lambda task: task.cancelled() or task.exception())
+        archive = self._work_dir / "code.tar"
         done, _ = await asyncio.gather(
             self._done(), self._download("code", archive, "code_unavailable")
         )
@@ -205,7 +202,7 @@ class Shard:
                 f"{len(left_out)} entries of the repository were left out.",
                 {"entries": left_out[:20]},
             )
-        return RowFile(row_path, downloading_rows), done
+        return done
 
     async def _done(self) -> DoneSet:
         delay_s = RETRY_FIRST_S

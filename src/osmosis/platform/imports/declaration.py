@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,7 +84,7 @@ class Declaration(BaseModel):
     reimport: bool = False
 
     @property
-    def source_rows(self) -> list[int]:
+    def source_rows(self) -> Sequence[int]:
         return parse_ranges(self.run.experiment_config.dataset.selected_source_rows)
 
     def check_files(self) -> None:

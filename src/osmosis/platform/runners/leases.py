@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import defer
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run
@@ -67,6 +68,7 @@ async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bo
     async with platform.db.write() as session:
         query = (
             select(Run)
+            .options(defer(Run.selection, raiseload=True))
             .where(claimable(utc_now()))
             .order_by(Run.created_at, Run.id)
             .limit(1)
@@ -114,8 +116,11 @@ def _give_up(session: AsyncSession, run: Run) -> None:
 async def leased_run(
     session: AsyncSession, run_id: str, lease_token: str | None, *, lock: bool = False
 ) -> Run:
-    """The running run, if the token is its present one; raises :class:`LeaseLost` otherwise."""
-    query = select(Run).where(Run.id == run_id)
+    """The running run, if the token is its present one; raises :class:`LeaseLost` otherwise.
+
+    Without its selection: a list of a hundred thousand rows is no matter for a heartbeat.
+    """
+    query = select(Run).options(defer(Run.selection, raiseload=True)).where(Run.id == run_id)
     run = (await session.execute(query.with_for_update() if lock else query)).scalar_one_or_none()
     if run is None or run.status != "running" or not holds(run, lease_token):
         raise LeaseLost(run_id)

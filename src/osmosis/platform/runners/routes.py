@@ -8,8 +8,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from pydantic import ValidationError
+from sqlalchemy import select
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -115,10 +116,17 @@ async def code(
 
 @router.get("/runs/{run_id}/rows")
 async def rows(
-    run_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+    run_id: str,
+    platform: CurrentPlatform,
+    first: Annotated[int, Query(ge=0)] = 0,
+    step: Annotated[int, Query(ge=1)] = 1,
+    x_osmosis_lease: Lease = None,
 ) -> StreamingResponse:
     async with platform.db.read() as session:
         run = await leased_run(session, run_id, x_osmosis_lease)
+        ranges = await session.scalar(
+            select(Run.selection["rows"].as_string()).where(Run.id == run_id)
+        )
         dataset = await session.get(Dataset, run.dataset_id or "")
     path = dataset_path(platform.settings, dataset) if dataset else None
     if dataset is None or path is None or not path.is_file():
@@ -126,10 +134,12 @@ async def rows(
             f"The dataset '{run.dataset_name}' of the run was deleted.",
             hint="Upload it again and submit the run again.",
         )
-    chunks = selected_rows(path, dataset.extension, dataset.name, run.selection["rows"])
+    chunks = selected_rows(
+        path, dataset.extension, dataset.name, ranges or "", first=first, step=step
+    )
     # A mistake in the first rows is still answered with its own status and sentence.
-    first = await asyncio.to_thread(next, chunks, b"")
-    return StreamingResponse(_send(first, chunks, run_id), media_type=NDJSON)
+    beginning = await asyncio.to_thread(next, chunks, b"")
+    return StreamingResponse(_send(beginning, chunks, run_id), media_type=NDJSON)
 
 
 @router.get("/runs/{run_id}/done")

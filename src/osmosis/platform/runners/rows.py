@@ -15,16 +15,20 @@ FIRST_CHUNK_BYTES = 4 * 1024
 CHUNK_BYTES = 64 * 1024
 
 
-def selected_rows(path: Path, extension: str, name: str, ranges: str) -> Iterator[bytes]:
+def selected_rows(
+    path: Path, extension: str, name: str, ranges: str, *, first: int = 0, step: int = 1
+) -> Iterator[bytes]:
     """NDJSON of :class:`RowItem` in chunks, the first one soon. Blocking: runs in a thread.
 
-    No more than one chunk is held: the next is read when the previous one was taken.
+    Of the selected rows come those with the indices ``first``, ``first + step``, … No more than
+    one chunk is held: the next is read when the previous one was taken.
     """
     buffer = bytearray()
     wanted = FIRST_CHUNK_BYTES
-    rows = iter_selected(path, extension, parse_ranges(ranges), columns=ROW_COLUMNS, name=name)
-    for row_index, (source_row, values) in enumerate(rows):
-        item = to_row_item(values, row_index, source_row, name=name)
+    source_rows = parse_ranges(ranges)[first::step]
+    rows = iter_selected(path, extension, source_rows, columns=ROW_COLUMNS, name=name)
+    for number, (source_row, values) in enumerate(rows):
+        item = to_row_item(values, first + number * step, source_row, name=name)
         buffer += orjson.dumps(item.model_dump(exclude_none=True))
         buffer += b"\n"
         if len(buffer) >= wanted:
