@@ -1,6 +1,8 @@
 import email
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -32,7 +34,9 @@ def test_the_wheel_is_the_running_sdk_under_a_version_no_index_has(package, tmp_
     assert metadata["Version"] == wheel.version
     assert "+sdk.g" in wheel.version
     assert "server" in metadata.get_all("Provides-Extra")
-    assert not [name for name in names if "/platform/" in name or "/wire/" in name]
+    rooms = {name.split("/")[1] for name in names if name.startswith("osmosis/")}
+    assert not rooms & {"platform", "worker", "cli", "client", "dataset", "metrics"}
+    assert not [name for name in names if name.endswith(("engine.py", "sandbox.py"))]
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
@@ -59,6 +63,45 @@ def test_the_wheel_needs_what_a_rollout_needs_and_nothing_of_the_platform(packag
     names = {re.match(r"[A-Za-z0-9_.-]+", line)[0] for line in needed}
     assert {"aiohttp", "fastapi", "orjson", "pydantic", "uvicorn"} <= names
     assert not names & {"typer", "rich", "httpx", "litellm", "sqlalchemy", "pytest"}
+
+
+def test_the_wheel_holds_all_that_its_modules_import(package, tmp_path):
+    wheel = sdk_wheel.sdk_wheel(tmp_path / "sdk")
+    with zipfile.ZipFile(wheel.path) as archive:
+        archive.extractall(tmp_path / "lib")
+    modules = [
+        ".".join(path.relative_to(tmp_path / "lib").with_suffix("").parts)
+        for path in (tmp_path / "lib/osmosis").rglob("*.py")
+        if "integrations" not in path.parts  # agent frameworks are extras
+    ]
+    code = (
+        "import sys, importlib\n"
+        "for name in sys.argv[1:]: importlib.import_module(name.removesuffix('.__init__'))\n"
+        "print(*{m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'osmosis'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *modules],
+        env={"PYTHONPATH": str(tmp_path / "lib")},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "osmosis.rubric.own_link" in modules
+    assert all(file.startswith(str(tmp_path / "lib")) for file in done.stdout.split())
+
+
+def test_an_unchanged_sdk_is_not_followed_again(package, tmp_path, monkeypatch):
+    first = sdk_wheel.sdk_wheel(tmp_path / "sdk")
+    monkeypatch.delattr(sdk_wheel, "needed_modules")
+    assert sdk_wheel.sdk_wheel(tmp_path / "sdk") == first
+
+
+def test_a_change_of_a_module_that_the_sdk_imports_is_another_version(package, tmp_path):
+    first = sdk_wheel.sdk_wheel(tmp_path / "sdk")
+    (package / "evaluation/limits.py").write_text("# changed\n")
+    assert sdk_wheel.sdk_wheel(tmp_path / "sdk").version != first.version
 
 
 def test_a_change_outside_the_sdk_is_no_other_version(package, tmp_path):

@@ -64,6 +64,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
                 "delete",
                 "run",
                 "upload",
+                "rubric",
             ),
         ),
         Entry("rollout", "rollout", "Make rollouts and list the synced ones.", ("init", "list")),

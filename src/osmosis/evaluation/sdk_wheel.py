@@ -1,13 +1,15 @@
 """A wheel of the very SDK that is running, made without network or build backend.
 
-It holds ``osmosis.rollout`` and needs what a rollout needs: neither the command line nor the
-platform, whatever extra is asked for. A rollout that depends on ``osmosis-platform`` gets this
+It holds ``osmosis.rollout`` and ``evaluate_rubric``, with the modules that these import and no
+other, and needs what a rollout needs: neither the command line nor the platform, whatever extra is
+asked for. A rollout that depends on ``osmosis-platform`` gets this
 wheel and nothing else: its version has a local part made from its contents, so that no index can
 offer it, and resolution is overridden to its file (see ``resolution.py``).
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib.metadata
@@ -26,7 +28,7 @@ from osmosis.wire.errors import RunFailed
 
 DISTRIBUTION = "osmosis-platform"
 PACKAGE_DIR = Path(osmosis.__file__).parent
-SDK_ROOMS = ("rollout",)
+SDK_ROOMS = ("rollout", "rubric", "eval")
 """The packages below ``osmosis`` that user code may import."""
 _NOT_FOR_ROLLOUTS = ("httpx", "rich", "typer")
 """Dependencies of the distribution that only its command line uses."""
@@ -52,13 +54,20 @@ def sdk_wheel(directory: Path) -> SdkWheel:
     """The wheel, built into ``directory`` unless it is there already."""
     package = PACKAGE_DIR
     metadata = _distribution_metadata()
-    files = sorted(_files(package))
-    digest = _digest(package, files, metadata, directory)
-    version = f"{metadata['version'].partition('+')[0]}+sdk.g{digest[:12]}"
+    contents = _contents(package, metadata, directory)
+    version = f"{metadata['version'].partition('+')[0]}+sdk.g{contents.digest[:12]}"
     path = directory / f"{_FILE_STEM}-{version}-py3-none-any.whl"
     if not path.exists():
-        _write(path, version, package, files, metadata)
-    return SdkWheel(path=path, version=version, digest=digest)
+        _write(path, version, package, contents.files, metadata)
+    return SdkWheel(path=path, version=version, digest=contents.digest)
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """Paths relative to the directory that holds the package, and the digest of it all."""
+
+    files: list[str]
+    digest: str
 
 
 def _distribution_metadata() -> dict[str, str]:
@@ -78,37 +87,81 @@ def _distribution_metadata() -> dict[str, str]:
     }
 
 
+def _contents(package: Path, metadata: dict[str, str], directory: Path) -> _Contents:
+    """Read and followed anew only when the size or the time of a file has changed."""
+    remembered = directory / "digest.json"
+    rooms = sorted(_files(package))
+    try:
+        last = json.loads(remembered.read_text())
+        files: list[str] = last["files"]
+        if set(rooms) <= set(files) and last["seen"] == _stats(package, files, metadata):
+            return _Contents(files, last["digest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing is remembered, or of files that have gone
+    files = sorted(needed_modules(package, rooms))
+    contents = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in files:
+        contents.update(f"{name}\0".encode())
+        contents.update(hashlib.sha256((package.parent / name).read_bytes()).digest())
+    found = _Contents(files, contents.hexdigest())
+    directory.mkdir(parents=True, exist_ok=True)
+    seen = _stats(package, files, metadata)
+    _replace(remembered, json.dumps({"seen": seen, "digest": found.digest, "files": files}))
+    return found
+
+
 def _files(package: Path) -> Iterator[str]:
-    """Paths of the SDK's files, relative to the directory that holds the package."""
+    """Files of the rooms that user code imports, and of the package's top."""
     for directory, names, files in os.walk(package):
-        known = SDK_ROOMS if Path(directory) == package else names
+        top = Path(directory) == package
+        known = SDK_ROOMS if top else names
         names[:] = [name for name in names if name in known and name not in _SKIPPED_DIRS]
         for name in files:
             if not name.endswith(_SKIPPED_SUFFIXES):
                 yield Path(directory, name).relative_to(package.parent).as_posix()
 
 
-def _digest(package: Path, files: list[str], metadata: dict[str, str], directory: Path) -> str:
-    """Of contents and metadata; contents are read only when a file's size or time changed."""
+def needed_modules(package: Path, files: list[str]) -> set[str]:
+    """``files`` and every module of the package that one of them imports, however deep."""
+    found, todo = set(files), [name for name in files if name.endswith(".py")]
+    while todo:
+        for module in _imports((package.parent / todo.pop()).read_text("utf-8")):
+            parts = module.split(".")
+            for depth in range(1, len(parts) + 1):
+                stem = "/".join(parts[:depth])
+                for name in (f"{stem}.py", f"{stem}/__init__.py"):
+                    if name not in found and (package.parent / name).is_file():
+                        found.add(name)
+                        todo.append(name)
+    return found
+
+
+def _imports(source: str) -> Iterator[str]:
+    """Dotted names of this package that a module imports when it runs, in functions too."""
+    todo: list[ast.AST] = [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # What is imported from a package may be a module of it.
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            todo += ast.iter_child_nodes(node)
+            continue
+        yield from (name for name in names if name.split(".")[0] == osmosis.__name__)
+
+
+def _stats(package: Path, files: list[str], metadata: dict[str, str]) -> str:
     root = package.parent
     seen = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in files:
         stat = (root / name).stat()
         seen.update(f"{root}/{name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    remembered = directory / "digest.json"
-    try:
-        last = json.loads(remembered.read_text())
-    except (OSError, ValueError):
-        last = {}
-    if last.get("seen") == seen.hexdigest():
-        return last["digest"]
-    contents = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-    for name in files:
-        contents.update(f"{name}\0".encode())
-        contents.update(hashlib.sha256((root / name).read_bytes()).digest())
-    directory.mkdir(parents=True, exist_ok=True)
-    _replace(remembered, json.dumps({"seen": seen.hexdigest(), "digest": contents.hexdigest()}))
-    return contents.hexdigest()
+    return seen.hexdigest()
 
 
 def _write(

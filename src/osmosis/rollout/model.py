@@ -33,13 +33,19 @@ async def call_model(
     link = active_link("call_model")
     if tools is not None:
         params["tools"] = tools
-    return await _call(link, "call_model", messages, params)
+    return (await _call(link, "call_model", messages, params))["message"]
 
 
 async def call_judge(messages: list[dict[str, Any]], **params: Any) -> dict[str, Any]:
     """As :func:`call_model`, inside ``Grader.grade``, to the run's judge model."""
-    link = active_judge_link("call_judge")
-    return await _call(link, "call_judge", messages, params)
+    return (await judge_choice(messages, caller="call_judge", **params))["message"]
+
+
+async def judge_choice(
+    messages: list[dict[str, Any]], *, caller: str = "judge_choice", **params: Any
+) -> dict[str, Any]:
+    """The judge's ``message`` with its ``finish_reason``: whether the answer was cut off."""
+    return await _call(active_judge_link(caller), caller, messages, params)
 
 
 async def _call(
@@ -60,7 +66,7 @@ async def _call(
         raise ModelCallError(0, f"the model did not answer: {reason}") from error
     if status != 200:
         raise ModelCallError(status, _error_text(content))
-    return _message(content)
+    return _choice(content)
 
 
 def _session() -> aiohttp.ClientSession:
@@ -101,15 +107,16 @@ def _encode(body: dict[str, Any]) -> bytes:
         return json.dumps(body, allow_nan=False).encode()
 
 
-def _message(content: bytes) -> dict[str, Any]:
+def _choice(content: bytes) -> dict[str, Any]:
     try:
-        message = orjson.loads(content)["choices"][0]["message"]
+        choice = orjson.loads(content)["choices"][0]
+        message = choice["message"]
         message["content"] = _text(message.get("content"))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         shown = content[:200].decode("utf-8", "replace")
         raise ModelCallError(200, f"the answer is no chat completion: {shown!r}") from error
     message.setdefault("role", "assistant")
-    return message
+    return choice
 
 
 def _text(content: Any) -> str:

@@ -6,6 +6,7 @@ the table; any other provider that LiteLLM knows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from osmosis.evaluation.gateway.litellm_adapter import litellm_model
@@ -40,7 +41,7 @@ async def resolve(path: str, plan: EvaluationPlan) -> Model:
         raise await _not_a_name(path, plan)
     provider = PROVIDERS.get(prefix)
     if provider is not None:
-        return _compatible(path, provider, model, plan)
+        return compatible_model(path, provider, model, {**plan.env, **plan.secrets})
     if prefix in await known_providers():
         return litellm_model(path, {**plan.env, **plan.secrets})
     names = [*PROVIDERS, *await known_providers(), *(item.name for item in plan.endpoints)]
@@ -52,8 +53,10 @@ async def resolve(path: str, plan: EvaluationPlan) -> Model:
     )
 
 
-def _compatible(path: str, provider: Provider, model: str, plan: EvaluationPlan) -> Model:
-    variables = {**plan.env, **plan.secrets}
+def compatible_model(
+    path: str, provider: Provider, model: str, variables: Mapping[str, str]
+) -> OpenAICompatible:
+    """The model of a provider of the table, its key and address taken from ``variables``."""
     key = provider.key(variables)
     custom = provider.custom_base(variables)
     base = custom or provider.base_url

@@ -1,0 +1,1 @@
+"""The vendor's module name of the rubric: ``osmosis_ai.eval.rubric`` moves here unchanged."""
