@@ -93,6 +93,13 @@ def ended_run(osmosis: Osmosis, mode: str) -> None:
     assert osmosis("--json", "eval", "watch", DATA[f"ended-{mode}"]).code == 0
 
 
+def judge_first(osmosis: Osmosis, mode: str) -> None:
+    Path("judge.toml").write_text(
+        '[[rules]]\nreply = \'{"explanation": "scripted", "score": 0.5}\'\n'
+    )
+    Path("said.jsonl").write_text('{"id": "first", "solution_str": "42"}\n')
+
+
 DATA: dict[str, Any] = {}
 RUN = {
     "eval_run",
@@ -163,6 +170,12 @@ WALKS = [
     ),
     Walk("eval stop {doomed} -y", "operation", {"name"} | CONTEXT, before=pending_run),
     Walk("eval delete {doomed} -y", "operation", {"id", "name"} | CONTEXT, before=ended_run),
+    Walk(
+        "eval rubric -d said.jsonl -r Right? --model scripted/judge.toml",
+        "operation",
+        {"model", "data_path", "number", "statistics", "record_count", "error_count", "records"},
+        before=judge_first,
+    ),
     Walk("rollout init new-{mode}", "operation"),
     Walk("rollout list", "list", {"id", "name", "repo_full_name", "last_synced_commit_sha"}),
     Walk("dataset upload data/new-{mode}.jsonl -y", "operation", DATASET, before=new_file),

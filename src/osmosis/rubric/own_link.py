@@ -28,6 +28,8 @@ class OwnLink:
         self.provider = model.provider
         self.model = model.path
         self.address = model.base_url
+        self.secret = model.limiter_key[1]
+        """The key that is sent, to be taken out of what the provider says."""
 
     async def ask(self, body: Mapping[str, Any]) -> Answer:
         tries = _Tries(self._model, body, self._timeout_s)

@@ -25,14 +25,12 @@ from osmosis.rubric.journal import Journal, journal_path
 from osmosis.rubric.judge import Judge
 from osmosis.rubric.judging import Counts, Judging
 from osmosis.rubric.models import open_link
-from osmosis.rubric.own_link import OwnLink
 from osmosis.rubric.prompt import Task
 from osmosis.rubric.report import Finished, build_report, report_path, write_report
 from osmosis.rubric.request_shape import RequestShape
 from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
 
 PLAIN_EVERY_S = 10.0
-SECRET_VARIABLE_ENDS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 class ScoresMissing(OsmosisError):
@@ -73,24 +71,23 @@ def run(
     if api_key:
         warn("DEPRECATION", "--api-key is seen by others in the process list; set the variable.")
     target = report_path(output) if output else None
-    redactor = Redactor(_secrets(api_key))
 
     async def judge_all() -> Finished:
-        judges = [
-            Judge(
-                await open_link(
-                    name,
-                    variables=os.environ,
-                    base_url=base_url,
-                    api_key=api_key,
-                    timeout_s=timeout,
-                    concurrency=concurrency,
-                    max_retries=max_retries,
-                ),
-                RequestShape(temperature=temperature, max_tokens=max_tokens),
+        links = [
+            await open_link(
+                name,
+                variables=os.environ,
+                base_url=base_url,
+                api_key=api_key,
+                timeout_s=timeout,
+                concurrency=concurrency,
+                max_retries=max_retries,
             )
             for name in models
         ]
+        shape = RequestShape(temperature=temperature, max_tokens=max_tokens)
+        judges = [Judge(link, shape) for link in links]
+        redactor = Redactor(link.secret for link in links)
         with _journal(target, redactor, fresh=fresh) as journal, _progress(total) as told:
             judging = Judging(
                 judges,
@@ -106,9 +103,8 @@ def run(
                 _tell_interrupted(judging.counts, total, kept=target is not None)
                 raise
             finally:
-                for judge in judges:
-                    if isinstance(judge.link, OwnLink):
-                        await judge.link.close()
+                for link in links:
+                    await link.close()
         return Finished(judges, task, str(data), number, judging.outcomes, judging.counts, redactor)
 
     try:
@@ -136,8 +132,9 @@ def _result(finished: Finished, report: dict[str, Any], target: Path | None) -> 
     if output.mode != "json":
         show(operation)
     again = " The same command asks again for what is missing." if target else ""
+    missing = plural(finished.error_count, "score")
     raise ScoresMissing(
-        operation.message,
+        f"{missing} missing: {operation.message}",
         hint=f"The reasons are in the report.{again}",
         details=dict(operation.resource or {}),
     )
@@ -156,12 +153,6 @@ def _rubric(given: str) -> str:
     if not text.strip():
         raise ValidationFailed("The rubric is empty.", hint="--rubric takes a text, or @FILE.")
     return text.strip()
-
-
-def _secrets(api_key: str | None) -> list[str]:
-    """Values that a server may echo, and that must not reach the report."""
-    known = [v for k, v in os.environ.items() if k.upper().endswith(SECRET_VARIABLE_ENDS)]
-    return [*known, api_key] if api_key else known
 
 
 @contextlib.contextmanager
