@@ -59,7 +59,7 @@ async def open_link(
     return OwnLink(
         model,
         timeout_s=timeout_s or default_timeout_s(provider, model_id),
-        limiter=CallLimiter(max_concurrent=concurrency, max_retries=max_retries),
+        limiter=CallLimiter(ceiling=concurrency, max_retries=max_retries),
     )
 
 
