@@ -22,6 +22,7 @@ class EvaluationPlan:
     ``code_dir`` is the workspace tree at the run's commit. ``work_dir`` is this run's scratch
     directory. ``cache_dir`` keeps built environments and uv's cache of this workspace.
     ``private_dirs`` must be invisible to user code (the platform's data directory).
+    ``response_store`` is used when ``[advanced] cache`` asks for it.
     ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``shards``:
     how many evaluations like this one share the run, its keys and its ceilings; ``batch_size`` is
     this one's share already.
@@ -47,6 +48,7 @@ class EvaluationPlan:
     endpoints: tuple[ModelEndpoint, ...] = field(default=(), repr=False)
     private_dirs: tuple[Path, ...] = ()
     rollout_port: int | None = None
+    response_store: ResponseStore | None = field(default=None, repr=False)
     shards: int = 1
 
 
@@ -56,6 +58,14 @@ def calls_at_once(plan: EvaluationPlan) -> int:
         DEFAULT_CALLS_AT_ONCE, plan.batch_size * plan.shards
     )
     return max(1, allowed // plan.shards)
+
+
+class ResponseStore(Protocol):
+    """Where answers are kept by key. Whatever it raises is taken for a miss."""
+
+    async def lookup(self, key: str) -> bytes | None: ...
+
+    async def put(self, key: str, value: bytes) -> None: ...
 
 
 class RowSource(Protocol):

@@ -98,6 +98,9 @@ class Settings(BaseModel):
     git_allow_file: bool = False
     """Whether a workspace may connect a repository on this machine's disk (``file://``)."""
 
+    response_cache_bytes: int = Field(2**30, ge=0, le=2**40)
+    """The most that the response cache of one workspace holds; 0 keeps nothing."""
+
     job_lease_s: float = Field(30.0, ge=1, le=3600)
     """A job whose lease is older than this is taken to be lost and runs again."""
 
@@ -186,6 +189,10 @@ class Settings(BaseModel):
         return self.data_dir / "cache"
 
     @property
+    def responses_dir(self) -> Path:
+        return self.data_dir / "responses"
+
+    @property
     def work_dir(self) -> Path:
         return self.data_dir / "work"
 
@@ -226,6 +233,7 @@ class Settings(BaseModel):
             self.datasets_dir,
             self.runs_dir,
             self.cache_dir,
+            self.responses_dir,
             self.work_dir,
             self.logs_dir,
             self.processes_dir,

@@ -13,6 +13,8 @@ belongs to somebody else, after which the worker must drop the run at once.
     POST /api/runner/runs/{id}/records         NDJSON of SampleRecord -> RecordsAck (after commit)
     POST /api/runner/runs/{id}/logs            LogBatch -> {}
     PUT  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes -> {}
+    GET  /api/runner/runs/{id}/responses/{key}      a cached response of the workspace, or 204
+    PUT  /api/runner/runs/{id}/responses/{key}      raw bytes -> {}
     POST /api/runner/runs/{id}/finish          FinishRequest -> {}
     POST /api/runner/runs/{id}/lost-calls      LostCalls -> {}; needs no lease, counts a shard once
 """

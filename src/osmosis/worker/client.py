@@ -149,6 +149,22 @@ class RunClient:
             timeout_s=None,
         )
 
+    async def cached_response(self, key: str, *, timeout_s: float) -> bytes | None:
+        """What the workspace's response cache holds under ``key``."""
+        status, answer = await self._client.call(
+            "GET", f"{self._path}/responses/{key}", headers=self._lease, timeout_s=timeout_s
+        )
+        return None if status == 204 else answer
+
+    async def cache_response(self, key: str, value: bytes, *, timeout_s: float) -> None:
+        await self._client.call(
+            "PUT",
+            f"{self._path}/responses/{key}",
+            value,
+            headers={"Content-Type": "application/octet-stream", **self._lease},
+            timeout_s=timeout_s,
+        )
+
     async def done(self) -> AsyncIterator[tuple[int, int]]:
         """(row_index, run_index) of every recorded sample."""
         async for line in self._lines("/done"):

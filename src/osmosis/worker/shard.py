@@ -43,6 +43,7 @@ from osmosis.worker.code_archive import unpack
 from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
+from osmosis.worker.response_store import HttpResponseStore
 from osmosis.worker.row_stream import RowStream
 from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
@@ -273,6 +274,7 @@ class Shard:
             env=spec.env,
             secrets=spec.secrets,
             endpoints=tuple(spec.endpoints),
+            response_store=HttpResponseStore(self._run),
             private_dirs=tuple(Path(path) for path in self._job.private_dirs),
         )
 

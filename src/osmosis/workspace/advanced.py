@@ -44,4 +44,5 @@ class AdvancedSection(BaseModel):
         default=120, ge=1, le=3600, description=_means("export_timeout_s")
     )
     outage_wait_s: float = Field(default=60, ge=0, le=86_400, description=_means("outage_wait_s"))
+    cache: bool = Field(default=False, description=_means("cache"))
     network: Literal["on", "loopback"] = Field(default="on", description=_means("network"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 class AdvancedKey(NamedTuple):
     """One key. ``tuning``: it changes how a run is executed, not what its samples are."""
 
-    kind: type[int] | type[float] | type[str]
+    kind: type[int] | type[float] | type[str] | type[bool]
     meaning: str
     flag: str
     tuning: bool = False
@@ -80,6 +80,12 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
         float,
         "Seconds a model that stops answering is waited for before the run is halted.",
         "--outage-wait-s",
+        tuning=True,
+    ),
+    "cache": AdvancedKey(
+        bool,
+        "Keep complete answers, and give them again to the same call of a later run.",
+        "--cache",
         tuning=True,
     ),
     "network": AdvancedKey(

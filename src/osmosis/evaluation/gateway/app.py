@@ -38,9 +38,15 @@ from osmosis.evaluation.gateway.exchange import (
     error_response,
 )
 from osmosis.evaluation.gateway.model import Model
-from osmosis.evaluation.gateway.preflight import check_model, model_fault
+from osmosis.evaluation.gateway.preflight import (
+    STEP,
+    check_model,
+    model_fault,
+    small_request,
+)
 from osmosis.evaluation.gateway.prices import price_of
 from osmosis.evaluation.gateway.resolve import resolve
+from osmosis.evaluation.gateway.response_cache import ResponseCache
 from osmosis.evaluation.gateway.session import GatewaySession
 from osmosis.evaluation.limit_log import LimitLog
 from osmosis.evaluation.limits import CallLimiter
@@ -79,6 +85,8 @@ class Gateway:
         self._redactor = redactor
         self._sink = sink
         self._on_upstream = on_upstream
+        store = plan.response_store if plan.advanced.cache else None
+        self._cache = ResponseCache(store, redactor, sink) if store is not None else None
         self._sessions: dict[str, GatewaySession] = {}
         self._closed: OrderedDict[str, dict[Route, str | None]] = OrderedDict()
         self._routes: dict[Route, ModelRoute] = {}
@@ -113,6 +121,8 @@ class Gateway:
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(SHUTDOWN_S)
+        if self._cache is not None:
+            await self._cache.close()
         for model in self._models.values():
             await model.close()
         for log in self._limit_logs:
@@ -121,14 +131,25 @@ class Gateway:
     async def preflight(self) -> None:
         """Check the models before any row; raises RunFailed with one of the ``model_*`` kinds."""
         for route in self._configured_routes():
-            used = await self._model_route(route)
-            await check_model(used.model, route, self._plan.advanced, self._sink, self._redactor)
+            await self._model_route(route)
+            # The bare model: the check learns what it takes, and is no call of a sample.
+            await self._check(self._models[route], route)
+
+    async def _check(self, model: Model, route: Route) -> None:
+        advanced, cache = self._plan.advanced, self._cache
+        if cache is not None and await cache.knows(model, small_request(route, advanced)):
+            self._sink.log("info", STEP, f"{model.path} answered this check in an earlier run.")
+            return
+        answered = await check_model(model, route, advanced, self._sink, self._redactor)
+        if cache is not None and answered:
+            cache.learn(model, small_request(route, advanced))
 
     async def probe(self, route: Route, kind: str) -> RunFailed | None:
         """Ask the model of ``route`` once, now, whose calls fail with ``kind``: what is wrong with
         it, or None."""
-        used = await self._model_route(route)
-        return await model_fault(used.model, route, kind, self._plan.advanced, self._redactor)
+        await self._model_route(route)
+        model = self._models[route]
+        return await model_fault(model, route, kind, self._plan.advanced, self._redactor)
 
     def open_session(
         self, rollout_id: str, *, source_row: int = 0, run_index: int = 0
@@ -188,6 +209,7 @@ class Gateway:
             dialect,
             model_path=self._path_of(route),
             model_route=self._model_route,
+            cache=self._cache,
             advanced=self._plan.advanced,
             redactor=self._redactor,
         )
@@ -209,8 +231,8 @@ class Gateway:
         return self._routes[route]
 
     def _counted(self, model: Model) -> Model:
-        """Scripted answers cost nothing and are not counted."""
-        if self._on_upstream is None or model.scripted:
+        """Only what goes to a provider is counted."""
+        if self._on_upstream is None or model.identity is None:
             return model
         return CountedModel(model, self._on_upstream)
 

@@ -27,6 +27,7 @@ class CountedModel:
         self.base_url = model.base_url
         self.scripted = model.scripted
         self.limiter_key = model.limiter_key
+        self.identity = model.identity
         self.price_name = model.price_name
 
     async def prepare(self) -> object:

@@ -23,7 +23,9 @@ from osmosis.evaluation.gateway.failures import (
 from osmosis.evaluation.gateway.json_codec import dumps
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.prices import Price
+from osmosis.evaluation.gateway.response_cache import ResponseCache
 from osmosis.evaluation.gateway.session import GatewaySession
+from osmosis.evaluation.gateway.synthetic_stream import tell
 from osmosis.evaluation.limits import CallLimiter, CallMeter
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import ModelCall, Route
@@ -60,6 +62,7 @@ class Exchange:
         *,
         model_path: str,
         model_route: Callable[[Route], Awaitable[ModelRoute]],
+        cache: ResponseCache | None,
         advanced: AdvancedSection,
         redactor: TextRedactor,
     ) -> None:
@@ -69,6 +72,7 @@ class Exchange:
         self._dialect = dialect
         self._model_path = model_path
         self._model_route = model_route
+        self._cache = cache
         self._advanced = advanced
         self._redactor = redactor
         self._meter = CallMeter()
@@ -135,7 +139,9 @@ class Exchange:
 
     async def _whole(self, chat: ChatRequest, used: ModelRoute) -> web.StreamResponse:
         try:
-            reply = await used.limiter.run(lambda: used.model.complete(chat), self._meter)
+            reply = await self._recall(chat, used)
+            if reply is None:
+                reply = await used.limiter.run(lambda: used.model.complete(chat), self._meter)
         except UpstreamFailure as failure:
             return self._failed(failure)
         self._reply = reply
@@ -145,15 +151,26 @@ class Exchange:
         async with self._dialect.events(self._request) as out:
             self._out = out
             try:
-                self._reply = await used.limiter.run(
-                    lambda: used.model.stream(chat, out), self._meter
-                )
+                reply = await self._recall(chat, used)
+                if reply is None:
+                    reply = await used.limiter.run(
+                        lambda: used.model.stream(chat, out), self._meter
+                    )
+                else:
+                    await tell(reply, out)
+                self._reply = reply
             except UpstreamFailure as failure:
                 answer = self._failed(failure)
                 if not out.committed:
                     return answer
                 await out.send_error(self._error_body(failure))
             return await out.finish()
+
+    async def _recall(self, chat: ChatRequest, used: ModelRoute) -> Reply | None:
+        """The answer of an earlier run, where the run wants those."""
+        if self._cache is None or self._asked is None:
+            return None
+        return await self._cache.find(self._asked, used.model, chat.requested_model)
 
     async def _fail_late(
         self, status: int, message: str, code: str | None = None
@@ -190,8 +207,8 @@ class Exchange:
         self._error = (kind, message)
 
     def _keep(self, call: ModelCall) -> None:
-        """Keep request and answer for a replay."""
-        asked = self._asked
+        """Keep request and answer for a replay, and for the cache."""
+        asked, used, reply = self._asked, self._used, self._reply
         if asked is None:
             return
         if call.error_kind is not None:
@@ -200,11 +217,15 @@ class Exchange:
         self._session.kept.keep(
             self._route,
             asked,
-            self._reply,
+            reply,
             latency_s=call.latency_s,
             cost_usd=cost_usd,
             error_kind=call.error_kind,
         )
+        if self._cache is not None and used and reply and call.error_kind is None:
+            self._cache.keep(
+                asked, used.model, reply, latency_s=call.latency_s, cost_usd=call.cost_usd
+            )
 
     def _note_gone(self, status: int, kind: str, message: str) -> None:
         self._note(status, kind, message + IN_QUEUE_TEXT if self._meter.queued else message)

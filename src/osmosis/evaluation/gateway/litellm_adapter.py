@@ -28,7 +28,7 @@ from osmosis.evaluation.gateway.link import link_failure
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.gateway.providers import first_set
 from osmosis.evaluation.gateway.retry_after import retry_after_s
-from osmosis.evaluation.gateway.synthetic_stream import events_of
+from osmosis.evaluation.gateway.synthetic_stream import tell
 from osmosis.wire.errors import RunFailed
 
 PROVIDER_VARIABLE = re.compile(
@@ -47,6 +47,8 @@ KIND_BY_CLASS: Mapping[str, str] = {
     "BudgetExceededError": "quota",
 }
 """LiteLLM's classes that say more than their status."""
+PLACES = ("api_version", "aws_region_name", "vertex_project", "vertex_location")
+"""Call parameters that say, beside the address, which model answers."""
 CALL_TIMEOUT_S = 24 * 3600.0
 """LiteLLM insists on a limit of its own; the sample's deadline comes long before."""
 
@@ -174,6 +176,11 @@ class LiteLLMModel:
         self._variables = variables
         self._litellm: ModuleType | None = None
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        places = (self._credentials.get(name, "") for name in PLACES)
+        return (self.provider, self.base_url or "", self.path, *places)
+
     async def prepare(self) -> ModuleType:
         isolate_environment(self._variables)
         self._litellm = await asyncio.to_thread(_load)
@@ -204,9 +211,7 @@ class LiteLLMModel:
 
     async def stream(self, chat: ChatRequest, out: EventStream) -> Reply:
         reply = await self.complete(chat)
-        if reply.body is not None:
-            for event in events_of(reply.body):
-                await out.send(event)
+        await tell(reply, out)
         return reply
 
     def _failure_of(self, error: Exception) -> UpstreamFailure:

@@ -35,6 +35,12 @@ class Model(Protocol):
         ...
 
     @property
+    def identity(self) -> tuple[str, ...] | None:
+        """What tells its answers from another model's: provider, address, model, never a
+        credential. None when no provider is behind it. Known once it is prepared."""
+        ...
+
+    @property
     def price_name(self) -> str | None:
         """Name to look up in the price list; None when the price cannot be known."""
         ...

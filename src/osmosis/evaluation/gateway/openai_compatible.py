@@ -20,7 +20,7 @@ from osmosis.evaluation.gateway.failures import UpstreamFailure, failure_of_answ
 from osmosis.evaluation.gateway.json_codec import dumps, loads
 from osmosis.evaluation.gateway.link import LinkFailures, socket_with_keepalive
 from osmosis.evaluation.gateway.stream_relay import StreamRelay
-from osmosis.evaluation.gateway.synthetic_stream import events_of
+from osmosis.evaluation.gateway.synthetic_stream import tell
 from osmosis.wire.errors import RunFailed, did_you_mean
 
 CONNECT_TIMEOUT_S = 10.0
@@ -69,6 +69,10 @@ class OpenAICompatible:
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return (self.provider, str(URL(self.base_url).with_query(None)), self.model or "")
 
     async def prepare(self) -> None:
         if self.model is None:
@@ -232,9 +236,7 @@ class OpenAICompatible:
             reply = Reply.of_completion(loads(body), chat.requested_model)
         except ValueError:
             raise _not_json(response, body) from None
-        if reply.body is not None:
-            for event in events_of(reply.body):
-                await out.send(event)
+        await tell(reply, out)
         return reply
 
     def _opened(self) -> aiohttp.ClientSession:

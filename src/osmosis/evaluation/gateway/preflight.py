@@ -39,11 +39,11 @@ MAX_TOKENS_REFUSED = re.compile(r"max_completion_tokens", re.IGNORECASE)
 
 async def check_model(
     model: Model, route: Route, advanced: AdvancedSection, sink: Sink, redactor: TextRedactor
-) -> None:
-    """One completion, or RunFailed with the reason; a warning in the log when in doubt."""
+) -> bool:
+    """One completion, or RunFailed with the reason; False, and a warning, when in doubt."""
     if model.scripted:
         sink.log("info", STEP, f"{model.path} is a scripted model: its answers come from rules.")
-        return
+        return True
     began = monotonic()
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
@@ -55,6 +55,7 @@ async def check_model(
             f"{model.path} did not answer a small completion within {PROBE_TIMEOUT_S:.0f} s. "
             "The run goes on; its rows may time out.",
         )
+        return False
     except UpstreamFailure as failure:
         if failure.kind in PASSING_KINDS or failure.status == 408:
             sink.log(
@@ -63,10 +64,10 @@ async def check_model(
                 f"{model.path} answered a small completion with HTTP {failure.status}: "
                 f"{shown(failure.message, redactor)}. The run goes on and tries again.",
             )
-            return
+            return False
         raise _redacted(await _verdict(model, failure), redactor) from None
-    else:
-        sink.log("info", STEP, f"{model.path} answers (in {monotonic() - began:.2f} s).")
+    sink.log("info", STEP, f"{model.path} answers (in {monotonic() - began:.2f} s).")
+    return True
 
 
 async def model_fault(
@@ -130,7 +131,7 @@ async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> N
 
 async def _probe(model: Model, route: Route, advanced: AdvancedSection) -> Reply:
     try:
-        return await model.complete(_small_request(route, advanced))
+        return await model.complete(small_request(route, advanced))
     except UpstreamFailure as failure:
         if (
             isinstance(model, OpenAICompatible)
@@ -140,11 +141,11 @@ async def _probe(model: Model, route: Route, advanced: AdvancedSection) -> Reply
         ):
             # OpenAI's reasoning models and their kin; from here on for every call of the run.
             model.renames_max_tokens = True
-            return await model.complete(_small_request(route, advanced))
+            return await model.complete(small_request(route, advanced))
         raise
 
 
-def _small_request(route: Route, advanced: AdvancedSection) -> ChatRequest:
+def small_request(route: Route, advanced: AdvancedSection) -> ChatRequest:
     """With the run's own inference settings, so that a refused one shows before the rows."""
     body = {
         "messages": [{"role": "user", "content": "hi"}],

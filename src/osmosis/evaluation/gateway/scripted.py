@@ -23,7 +23,7 @@ from osmosis.evaluation.gateway.json_codec import dumps, loads
 from osmosis.evaluation.gateway.provider_errors import kind_of_error
 from osmosis.evaluation.gateway.script_format import Rule, Script, read_script
 from osmosis.evaluation.gateway.script_template import Template, TemplateError, number_or_text
-from osmosis.evaluation.gateway.synthetic_stream import events_of
+from osmosis.evaluation.gateway.synthetic_stream import tell
 from osmosis.wire.errors import RunFailed
 
 CONVERSATIONS_REMEMBERED = 100_000
@@ -35,6 +35,7 @@ class ScriptedModel:
     provider = "scripted"
     scripted = True
     base_url = None
+    identity = None
     price_name = None
 
     def __init__(self, path: str, root: Path, file: str) -> None:
@@ -97,9 +98,7 @@ class ScriptedModel:
 
     async def stream(self, chat: ChatRequest, out: EventStream) -> Reply:
         reply = await self.complete(chat)
-        if reply.body is not None:
-            for event in events_of(reply.body, by_word=True):
-                await out.send(event)
+        await tell(reply, out, by_word=True)
         return reply
 
     async def close(self) -> None:

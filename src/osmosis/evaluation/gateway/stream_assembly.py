@@ -34,6 +34,8 @@ def completion_of(payloads: Sequence[bytes]) -> dict[str, Any] | None:
             _add_choice(choice, message, told[0])
     if choice["finish_reason"] is None:
         return None
+    for call in message.get("tool_calls") or ():
+        call.pop("index", None)
     return {**body, "object": "chat.completion", "choices": [choice]}
 
 

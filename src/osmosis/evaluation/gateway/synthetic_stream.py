@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from osmosis.evaluation.gateway.event_stream import DONE
+from osmosis.evaluation.gateway.chat import Reply
+from osmosis.evaluation.gateway.event_stream import DONE, EventStream
 from osmosis.evaluation.gateway.json_codec import dumps
+
+
+async def tell(reply: Reply, out: EventStream, *, by_word: bool = False) -> None:
+    """Send a whole answer to ``out`` as a stream."""
+    if reply.body is not None:
+        for event in events_of(reply.body, by_word=by_word):
+            await out.send(event)
 
 
 def events_of(completion: dict[str, Any], *, by_word: bool = False) -> Iterator[bytes]:
@@ -26,11 +34,12 @@ def events_of(completion: dict[str, Any], *, by_word: bool = False) -> Iterator[
     first.update((key, value) for key, value in message.items() if value is not None)
     words = (re.findall(r"\s*\S+\s*", content) or [content]) if by_word else [content]
 
-    def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
-        chunk = {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-        return b"data: " + dumps(chunk) + b"\n\n"
+    def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        told = {"index": 0, "delta": delta, "finish_reason": finish, **more}
+        return b"data: " + dumps({**head, "choices": [told]}) + b"\n\n"
 
-    yield event(first)
+    logprobs = choice.get("logprobs")
+    yield event(first, **({"logprobs": logprobs} if logprobs else {}))
     for word in words:
         if word:
             yield event({"content": word})

@@ -17,6 +17,7 @@ from osmosis.evaluation.journal import Journal
 from osmosis.evaluation.local.dataset import DatasetRows, LocalDataset
 from osmosis.evaluation.local.inputs import check_unchanged, resolved_inputs
 from osmosis.evaluation.local.projections import RunFacts
+from osmosis.evaluation.local.response_store import LocalResponseStore
 from osmosis.evaluation.local.run_directory import RunDirectory, write_json
 from osmosis.evaluation.local.sink import LocalSink, LogListener
 from osmosis.evaluation.parts import Parts
@@ -125,13 +126,14 @@ async def run_locally(
     values = [*run.secrets.values(), *(e.api_key for e in run.endpoints if e.api_key)]
     sink = LocalSink(directory, facts, journal, Redactor(values), kept=kept, on_log=on_log)
     open_before = sink.pending
+    responses = LocalResponseStore(run.root)
     try:
         async with sink:
             watcher = _Watcher(sink, facts, on_update)
             showing = asyncio.create_task(watcher.show())
             try:
                 outcome = await evaluate(
-                    _plan(run, manifest),
+                    _plan(run, manifest, responses),
                     DatasetRows(run.dataset, run.source_rows),
                     frozenset(kept),
                     sink,
@@ -146,6 +148,7 @@ async def run_locally(
             watcher.end()
     finally:
         journal.close()
+        responses.close()
         await asyncio.to_thread(directory.clear_work)
     return Ended(
         outcome=outcome,
@@ -181,7 +184,9 @@ def _facts(run: LocalRun, manifest: Mapping[str, Any]) -> RunFacts:
     )
 
 
-def _plan(run: LocalRun, manifest: Mapping[str, Any]) -> EvaluationPlan:
+def _plan(
+    run: LocalRun, manifest: Mapping[str, Any], responses: LocalResponseStore
+) -> EvaluationPlan:
     config, evaluation = run.config, run.config.evaluation
     return EvaluationPlan(
         run_id=manifest["local_run_id"],
@@ -203,6 +208,7 @@ def _plan(run: LocalRun, manifest: Mapping[str, Any]) -> EvaluationPlan:
         secrets=run.secrets,
         endpoints=run.endpoints,
         private_dirs=(run.directory.root,),
+        response_store=responses,
         rollout_port=run.rollout_port,
     )
 

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Request
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.logs import RunLogs
+from osmosis.platform.runners.responses import ResponseStores
 from osmosis.platform.runners.writers import SegmentWriters
 
 
@@ -20,12 +21,18 @@ class RunState:
     writers: SegmentWriters
     numbers: Numbers
     logs: RunLogs
+    responses: ResponseStores
     workers: dict[str, float] = field(default_factory=dict[str, float])
     """Digests of worker tokens, and until when each is trusted without a look-up."""
 
 
 def install_run_state(app: FastAPI, platform: Platform) -> RunState:
-    state = RunState(SegmentWriters(platform.settings), Numbers(platform.db), RunLogs(platform))
+    state = RunState(
+        SegmentWriters(platform.settings),
+        Numbers(platform.db),
+        RunLogs(platform),
+        ResponseStores(platform.settings),
+    )
     app.state.runs = state
     return state
 

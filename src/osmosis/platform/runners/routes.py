@@ -29,6 +29,7 @@ from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leas
 from osmosis.platform.runners.lost_calls import add_lost_calls
 from osmosis.platform.runners.reaper import is_dead, reap, sweep
 from osmosis.platform.runners.records import take_records
+from osmosis.platform.runners.responses import MAX_RESPONSE_BYTES
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
 from osmosis.platform.runners.workers import known_worker
@@ -69,6 +70,7 @@ def setup(app: FastAPI, platform: Platform) -> None:
             await sweep(platform, state.writers)
         finally:
             state.writers.close_all()
+            state.responses.close_all()
 
     platform.background("leases", lambda: reap(platform))
     platform.background("deleted runs", sweep_and_close)
@@ -191,6 +193,35 @@ async def artifact(
         await leased_run(session, run_id, x_osmosis_lease)
     root = artifacts_dir(platform.settings, run_id)
     return {"size": await store_artifact(root, rollout_id, path, request.stream())}
+
+
+@router.get("/runs/{run_id}/responses/{key}")
+async def cached_response(
+    run_id: str,
+    key: str,
+    platform: CurrentPlatform,
+    runs: CurrentRuns,
+    x_osmosis_lease: Lease = None,
+) -> Response:
+    value = await runs.responses.get(platform, run_id, x_osmosis_lease, key)
+    if value is None:
+        return Response(status_code=204)
+    return Response(value, media_type="application/octet-stream")
+
+
+@router.put("/runs/{run_id}/responses/{key}")
+async def cache_response(
+    run_id: str,
+    *,
+    key: str,
+    request: Request,
+    platform: CurrentPlatform,
+    runs: CurrentRuns,
+    x_osmosis_lease: Lease = None,
+) -> dict[str, str]:
+    value = await _batch(request, MAX_RESPONSE_BYTES)
+    await runs.responses.put(platform, run_id, x_osmosis_lease, key, value)
+    return {}
 
 
 @router.post("/runs/{run_id}/finish")
