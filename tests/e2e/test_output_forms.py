@@ -163,6 +163,11 @@ WALKS = [
     Walk("eval logs {run}", "list", {"timestamp", "level", "step", "message"}),
     Walk("eval download {run} --type all -o got-{mode}", "operation", DOWNLOAD | CONTEXT),
     Walk(
+        "eval export {run} --format csv -o got-{mode}.csv",
+        "operation",
+        {"run", "format", "output_path", "bytes"} | CONTEXT,
+    ),
+    Walk(
         "eval retry {doomed} -y",
         "operation",
         {"id", "name", "status", "workflow_id", "retryable_samples", "platform_url"} | CONTEXT,

@@ -59,6 +59,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
                 "show",
                 "logs",
                 "download",
+                "export",
                 "retry",
                 "stop",
                 "delete",

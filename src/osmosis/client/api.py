@@ -209,6 +209,13 @@ class Api(Connection):
         path = f"{ROOT}/eval-runs/{_ref(ref)}/verdict"
         return self.call("GET", path, params=dict(thresholds), timeout_s=120.0)
 
+    def create_export(self, ref: str, format: str) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/exports"
+        return self.call("POST", path, body={"format": format}, timeout_s=120.0)
+
+    def export(self, ref: str, export_id: str) -> dict[str, Any]:
+        return self.call("GET", f"{ROOT}/eval-runs/{_ref(ref)}/exports/{_ref(export_id)}")
+
     def eval_manifest(
         self, ref: str, kinds: Sequence[str], rows: str | None = None
     ) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from osmosis.client.dataset_files import (
     wait_until_ready,
 )
 from osmosis.client.downloads import DownloadReport, fetch_files, missing_files
+from osmosis.client.exports import export_run
 from osmosis.client.following import POLL_S, follow
 from osmosis.client.results import Results
 from osmosis.client.run_files import DEFAULT_KINDS, parse_kinds, parse_rows, read_manifest
@@ -255,6 +256,17 @@ class Client:
         if report.problems:
             raise DownloadIncomplete(report)
         return report
+
+    def export(
+        self, run: Run | str, format: str, to: str | Path | None = None, *, overwrite: bool = False
+    ) -> Path:
+        """Fetch a run as one file: parquet, jsonl, csv, inspect, atif, junit or html.
+
+        ``to`` is the file's path, or a directory that takes it under its own name.
+        """
+        target = Path(to).expanduser() if to is not None else None
+        _, path = export_run(self._api, _ref(run), format, target, overwrite=overwrite)
+        return path
 
     # ------------------------------------------------------------------ datasets
 

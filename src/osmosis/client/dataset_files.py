@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from osmosis.client.api import Api
-from osmosis.client.downloads import fetch_one, make_directory
+from osmosis.client.downloads import fetch_one, free_target
 from osmosis.client.uploads import repeat, send_file
 from osmosis.wire.errors import Conflict, NotFound, OsmosisError, ValidationFailed
 
@@ -108,14 +108,7 @@ def download_dataset(
     """Fetch a dataset's file to ``to``: a path, or a directory that takes it under its own name."""
     dataset = api.dataset(name)
     source = api.dataset_download(str(dataset["id"]))
-    target = to or Path()
-    if target.is_dir():
-        target = target / _file_name(source, dataset)
-    if target.exists() and not overwrite:
-        raise Conflict(
-            f"There is a file {target} already.", hint="Replace it with --overwrite, or use -o."
-        )
-    make_directory(target.parent)
+    target = free_target(to, _file_name(source, dataset), overwrite=overwrite)
     received = 0
 
     def count(amount: int) -> None:

@@ -22,7 +22,13 @@ from osmosis.client.api import Api
 from osmosis.client.http import open_client
 from osmosis.client.run_files import FileProblem, RunFile
 from osmosis.client.urls import is_loopback
-from osmosis.wire.errors import OsmosisError, RateLimited, Unreachable, ValidationFailed
+from osmosis.wire.errors import (
+    Conflict,
+    OsmosisError,
+    RateLimited,
+    Unreachable,
+    ValidationFailed,
+)
 
 URLS_PER_CALL = 500
 PARALLEL = 8
@@ -85,6 +91,19 @@ def make_directory(directory: Path) -> None:
             f"The directory {directory} cannot be made: {error.strerror}.",
             hint="Name another place with -o.",
         ) from None
+
+
+def free_target(to: Path | None, file_name: str, *, overwrite: bool) -> Path:
+    """Where a file goes: the path ``to``, or the directory ``to`` under the file's own name."""
+    target = to or Path()
+    if target.is_dir():
+        target = target / file_name
+    if target.exists() and not overwrite:
+        raise Conflict(
+            f"There is a file {target} already.", hint="Replace it with --overwrite, or use -o."
+        )
+    make_directory(target.parent)
+    return target
 
 
 def fetch_one(url: str, target: Path, size: int | None, *, progress: Progress, wait: Wait) -> int:

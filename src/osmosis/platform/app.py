@@ -15,6 +15,7 @@ from osmosis.platform.accounts import routes as accounts
 from osmosis.platform.datasets import routes as datasets
 from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
 from osmosis.platform.evals import routes as evals
+from osmosis.platform.exports import routes as exports
 from osmosis.platform.githost import routes as githost
 from osmosis.platform.gitsync import routes as gitsync
 from osmosis.platform.imports import routes as imports
@@ -39,6 +40,7 @@ ROOMS = (
     gitsync,
     rollouts,
     evals,
+    exports,
     imports,
     runners,
     web,

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from osmosis.cli.commands import eval_local, eval_rubric, eval_samples, eval_wait
+from osmosis.cli.commands import (
+    eval_export,
+    eval_local,
+    eval_rubric,
+    eval_samples,
+    eval_wait,
+)
 from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     FILE,
@@ -47,6 +53,7 @@ app.add_command(eval_wait.wait)
 app.add_command(eval_samples.samples)
 app.add_command(eval_samples.show)
 app.add_command(eval_rubric.rubric)
+app.add_command(eval_export.export)
 
 FLAGS = {
     "model": "experiment.model_path",

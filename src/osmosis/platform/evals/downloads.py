@@ -146,7 +146,7 @@ async def _snapshot(platform: Platform, numbers: Numbers, run: Run, path: str) -
     version = await _version(platform, run, path)
     file = directory / f"{version}-{path}"
     if not await asyncio.to_thread(file.is_file):
-        await asyncio.to_thread(_prepare, directory)
+        await asyncio.to_thread(prepare_exports, directory)
         temporary = directory / f".{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as stream:
@@ -261,8 +261,8 @@ def _artifacts(root: Path, samples: Iterable[SampleRow | Sample]) -> list[Downlo
     ]
 
 
-def _prepare(directory: Path) -> None:
-    """Make room for a snapshot; those that nobody can still be fetching go away."""
+def prepare_exports(directory: Path) -> None:
+    """Make room for a file to be fetched; those that nobody can still be fetching go away."""
     directory.mkdir(parents=True, exist_ok=True)
     oldest = time.time() - EXPORT_LIFETIME_S
     for file in directory.iterdir():

@@ -51,6 +51,8 @@ class JobKind:
     on_result: Apply
     on_failure: Fail
     timeout_s: float | None = None
+    context: Callable[[], dict[str, Any]] = dict[str, Any]
+    """What the process is told beside the job's payload, and what the job's row never holds."""
     topics: Callable[[Job], tuple[str, ...]] = lambda _job: ()
 
 
@@ -159,7 +161,7 @@ class Jobs:
         work = asyncio.create_task(
             run_process(
                 kind.module,
-                job.payload,
+                {**job.payload, **kind.context()},
                 timeout_s=kind.timeout_s or self._settings.job_timeout_s,
                 output_bytes=self._settings.job_output_bytes,
             )
