@@ -55,6 +55,7 @@ from osmosis.wire.errors import OsmosisError, RunFailed
 from osmosis.wire.runner import RunError
 
 PROGRESS_INTERVAL_S = 0.5
+LANES_A_TURN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +215,12 @@ class Evaluation:
         await self._sink.stage("running")
         open_samples = plan.selected_rows * plan.n - len(self._done)
         lanes = in_flight if open_samples <= 0 else min(in_flight, open_samples)
-        self._lanes = [asyncio.create_task(self._lane()) for _ in range(lanes)]
         beside = [
             asyncio.create_task(self._guarded(keeper.run())),
             asyncio.create_task(self._report_progress()),
         ]
         try:
+            await self._begin_lanes(lanes)
             # A stop may cancel lanes one by one; what else they end with, they have told already.
             await asyncio.gather(*self._lanes, return_exceptions=True)
             if not self._admission.closed:
@@ -229,6 +230,13 @@ class Evaluation:
             for task in (*beside, *self._lanes, *self._exports.tasks):
                 task.cancel()
             await asyncio.gather(*beside, *self._lanes, return_exceptions=True)
+
+    async def _begin_lanes(self, lanes: int) -> None:
+        """A few in each turn of the loop, so that whatever else happens is not held up."""
+        for number in range(lanes):
+            self._lanes.append(asyncio.create_task(self._lane()))
+            if number % LANES_A_TURN == 0:
+                await asyncio.sleep(0)
 
     def _assemble(self, in_flight: int, model_name: str) -> RolloutKeeper:
         """What the lanes work with, and the keeper that stands beside them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -124,6 +125,7 @@ async def _serve(settings: Settings, taken: socket.socket, *, show_link: bool) -
             serving = asyncio.create_task(server.serve(sockets=[taken]))
             await _until_started(server, serving)
             url = reachable_url(settings.host, taken.getsockname()[1])
+            gc.freeze()  # what is imported stays, and need not be looked through again
             async with _recorded(settings, url), _worker(settings, url):
                 await _banner(platform, url, show_link=show_link)
                 await _first_done(serving, stop)

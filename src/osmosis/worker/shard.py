@@ -8,6 +8,7 @@ else is printed in this process goes to ``shard.log`` in the run's directory.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -285,6 +286,8 @@ def main() -> None:
         die_with_my_parent(int(sys.argv[1]))
     adopt_orphans()
     shield_memory()
+    # What is imported stays: looking through it again and again would hold every sample up.
+    gc.freeze()
     job = read_job(0)
     if job is None:
         return
