@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from osmosis.wire.deflate import deflate
+
 MAGIC = b"OSM1"
 PREFIX = struct.Struct(">4sI")
 FRAME_ITEMS = 64
@@ -78,7 +80,7 @@ def encode_entry(
     if kept_calls:
         head["kept_calls"] = [sum(map(len, frames)), len(kept_calls)]
         frames.append(kept_calls)
-    packed = zlib.compress(orjson.dumps(head), COMPRESSION_LEVEL)
+    packed = deflate(orjson.dumps(head), COMPRESSION_LEVEL)
     data = b"".join((PREFIX.pack(MAGIC, len(packed)), packed, *frames))
     return Encoded(data, head.get("document_bytes"))
 
@@ -262,7 +264,7 @@ def _add_frames(frames: list[bytes], items: Sequence[bytes]) -> list[list[int]]:
                 break
             size += len(items[end])
             end += 1
-        frame = zlib.compress(b",".join(items[first:end]), COMPRESSION_LEVEL)
+        frame = deflate(b",".join(items[first:end]), COMPRESSION_LEVEL)
         frames.append(frame)
         index.append([first, end - first, offset, len(frame)])
         offset += len(frame)

@@ -15,7 +15,6 @@ a conversation that grows adds only its new messages. The last line may be ``{"d
 from __future__ import annotations
 
 import base64
-import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from osmosis.evaluation.gateway.chat import Reply
 from osmosis.evaluation.gateway.fingerprint import Fingerprint, MessageMark
 from osmosis.evaluation.gateway.json_codec import dumps, loads
 from osmosis.evaluation.redaction import Redactor
+from osmosis.wire.deflate import deflate
 from osmosis.wire.samples import Route
 
 MEMBER_BYTES = 64 * 1024
@@ -117,7 +117,7 @@ class CallKeeper:
 
     def _pack(self) -> None:
         if self._lines:
-            member = gzip.compress(b"".join(self._lines), COMPRESSION_LEVEL, mtime=0)
+            member = deflate(b"".join(self._lines), COMPRESSION_LEVEL, gzip=True)
             self._members.append(member)
             self._packed_bytes += len(member)
             self._lines, self._pending_bytes = [], 0
