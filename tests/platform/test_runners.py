@@ -25,6 +25,7 @@ from osmosis.platform.evals.places import run_dir, segments_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners import reaper
 from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS, claim_next
+from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.segments import SegmentWriter
 from tests.platform.conftest import Account
 from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
@@ -238,8 +239,8 @@ async def test_a_worker_of_this_machine_that_died_is_replaced_without_waiting(
     assert await Worker.claims(worker_client, dead) is None, "a claim outlived its worker"
     await claimed(worker_client, f"{host}-{os.getpid()}-abc123")
     assert await reaper.expire_dead_leases(platform) == []
-    assert not reaper.is_dead(f"elsewhere-{gone.pid}-abc123")
-    assert not reaper.is_dead("w1")
+    assert not is_dead(f"elsewhere-{gone.pid}-abc123")
+    assert not is_dead("w1")
 
 
 async def test_a_run_that_loses_every_worker_ends_as_failed(

@@ -20,6 +20,8 @@ from osmosis.platform.githost import routes as githost
 from osmosis.platform.gitsync import routes as gitsync
 from osmosis.platform.imports import routes as imports
 from osmosis.platform.models import routes as models
+from osmosis.platform.observability import routes as observability
+from osmosis.platform.observability.requests import MeasureRequests
 from osmosis.platform.platform import Platform
 from osmosis.platform.rollouts import routes as rollouts
 from osmosis.platform.runners import routes as runners
@@ -43,6 +45,7 @@ ROOMS = (
     exports,
     imports,
     runners,
+    observability,
     web,
 )
 """Each has a ``router``, and a ``setup(app, platform)`` where it brings jobs, background tasks or
@@ -81,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry=NO_TELEMETRY,
         lifespan=lifespan,
         middleware=[
+            Middleware(MeasureRequests, metrics=platform.metrics),
             Middleware(UnexpectedErrors),
             Middleware(GuardHosts, settings=settings),
             Middleware(LimitBodies, settings=settings),

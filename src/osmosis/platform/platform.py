@@ -13,6 +13,7 @@ from osmosis.platform.db.schema import upgrade
 from osmosis.platform.db.session import Database
 from osmosis.platform.events import Events
 from osmosis.platform.jobs.service import Jobs
+from osmosis.platform.observability.metrics import Metrics
 from osmosis.platform.security.signing import Signer
 from osmosis.platform.security.vault import Vault
 from osmosis.platform.settings import Settings
@@ -35,6 +36,7 @@ class Platform:
     worker_tokens: dict[str, tuple[Token, float]] = field(default_factory=dict)
     """Worker tokens seen a moment ago, by digest, with the time until which they are believed."""
 
+    metrics: Metrics = field(default_factory=Metrics)
     _background: list[tuple[str, Callable[[], Awaitable[None]]]] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 

@@ -122,6 +122,9 @@ class Settings(BaseModel):
     log_files: int = Field(5, ge=1, le=100)
     """How many old log files are kept."""
 
+    metrics_token: SecretStr | None = None
+    """The bearer token that `/metrics` asks for; without one it answers this machine only."""
+
     stop_grace_s: float = Field(4.0, ge=0.5, le=60)
     """How long open requests may go on after a stop."""
 

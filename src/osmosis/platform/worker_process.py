@@ -19,7 +19,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 STEADY_S = 60.0
 """A worker that lived this long was fine: the next pause is the first one again."""
 LINE_BYTES = 65_536
-WITHHELD = ("OSMOSIS_MASTER_KEY", "OSMOSIS_DATABASE_URL", "OSMOSIS_TOKEN")
+WITHHELD = ("OSMOSIS_MASTER_KEY", "OSMOSIS_DATABASE_URL", "OSMOSIS_TOKEN", "OSMOSIS_METRICS_TOKEN")
 """Variables of the server that are no business of a worker."""
 
 log = logging.getLogger("osmosis.platform.worker")

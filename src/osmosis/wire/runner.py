@@ -102,6 +102,8 @@ class HeartbeatRequest(BaseModel):
     in_flight: int | None = None
     waiting_for: str | None = None
     effective: dict[str, Any] | None = None
+    loop_lag_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """How late the shard's event loop was, at worst, in the last second."""
 
 
 class Heartbeat(BaseModel):

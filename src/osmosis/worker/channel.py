@@ -69,6 +69,7 @@ class ShardState(BaseModel):
     in_flight: int | None = None
     waiting_for: str | None = None
     effective: dict[str, Any] | None = None
+    loop_lag_ms: float | None = None
     acknowledged: int = 0
     finishing: bool = False
     """The end of the run is being reported: the lease ends with it."""

@@ -210,6 +210,7 @@ class RunKeeper:
             in_flight=state.in_flight,
             waiting_for=state.waiting_for,
             effective=state.effective,
+            loop_lag_ms=state.loop_lag_ms,
         )
 
     async def _check_shard(self) -> None:

@@ -24,6 +24,7 @@ from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.plan import EvaluationPlan, Outcome
 from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
+from osmosis.event_loop import LoopLag
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import FinishRequest, LostCalls, RunError, Stage
@@ -61,10 +62,14 @@ class Reporter:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.state = ShardState()
-        self._task: asyncio.Task[None] | None = None
+        self._lag = LoopLag()
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._keep_alive())
+        self._tasks = [
+            asyncio.create_task(self._keep_alive()),
+            asyncio.create_task(self._lag.watch()),
+        ]
 
     def stage(self, stage: Stage) -> None:
         self.state.stage = stage
@@ -86,6 +91,7 @@ class Reporter:
         self.send()
 
     def send(self) -> None:
+        self.state.loop_lag_ms = round(self._lag.worst_s * 1000, 1)
         line = self.state.model_dump_json(exclude_none=True).encode() + b"\n"
         # A worker that does not listen must not hold the run up: the next sign comes in a second.
         with suppress(BrokenPipeError, BlockingIOError):

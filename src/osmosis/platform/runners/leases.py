@@ -18,6 +18,7 @@ from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
 from osmosis.platform.platform import Platform
+from osmosis.platform.runners.worker_id import is_dead
 from osmosis.wire.errors import Conflict
 from osmosis.wire.runner import Heartbeat, HeartbeatRequest, RunError
 
@@ -81,6 +82,9 @@ async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bo
             _give_up(session, run)
             return run, False
         if run.lease_owner is not None:
+            platform.metrics.claims.labels("takeover").inc()
+            reason = "died" if is_dead(run.lease_owner) else "silent"
+            platform.metrics.leases_lost.labels(reason).inc()
             note(
                 session,
                 run.id,
@@ -90,6 +94,7 @@ async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bo
                 level="warning",
             )
         else:
+            platform.metrics.claims.labels("first").inc()
             note(session, run.id, "worker", f"The worker {worker_id} took the run.")
         now = utc_now()
         run.status = "running"
@@ -182,6 +187,8 @@ async def heartbeat(
             if request.effective:
                 run.effective = {**run.effective, **request.effective}
         platform.events.publish(run_topic(run_id))
+    if request.loop_lag_ms is not None:
+        platform.metrics.shard_lag(run_id, request.loop_lag_ms / 1000)
     return Heartbeat(stop=run.stop_requested_at is not None, lease_s=LEASE_S)
 
 

@@ -31,4 +31,5 @@ async def add_lost_calls(platform: Platform, run_id: str, report: LostCalls) -> 
             level="warning",
             details={"shard_id": report.shard_id, "lost_calls": report.calls},
         )
+    platform.metrics.lost_calls.inc(report.calls)
     platform.events.publish(run_topic(run_id))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import platform as machine
-import re
 import shutil
 from datetime import timedelta
 
@@ -17,8 +15,8 @@ from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.finish import note_end
 from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimable
+from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.runners.writers import SegmentWriters
-from osmosis.processes import process_start_time
 
 PERIOD_S = 1.0
 SWEEP_PERIOD_S = 60.0
@@ -27,7 +25,6 @@ SILENT_STOP_S = 3.0
 # And one that goes on beating without stopping loses its lease after this.
 STOP_DEADLINE_S = 9.0
 DELETED_AT_ONCE = 2000
-WORKER_ID = re.compile(r"(?P<host>.+)-(?P<pid>[0-9]{1,9})-[^-]+")
 
 
 async def reap(platform: Platform) -> None:
@@ -68,14 +65,6 @@ async def expire_dead_leases(platform: Platform) -> list[str]:
     return [row.id for row in dead]
 
 
-def is_dead(worker_id: str) -> bool:
-    """Whether the worker ran on this machine and its process is gone."""
-    match = WORKER_ID.fullmatch(worker_id)
-    if match is None or match["host"] != machine.node():
-        return False
-    return process_start_time(int(match["pid"])) is None
-
-
 async def end_stopped_runs(platform: Platform) -> list[str]:
     """Stop the runs whose worker was asked to and is gone, or does not; returns their ids."""
     now = utc_now()
@@ -102,6 +91,7 @@ async def end_stopped_runs(platform: Platform) -> list[str]:
             run.lease_token = None
             note_end(session, run)
             ended.append(run.id)
+    platform.metrics.leases_lost.labels("disobeyed_stop").inc(len(ended))
     for run_id in ended:
         platform.events.publish(run_topic(run_id))
     return ended

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -93,19 +94,25 @@ async def take_records(
         async with platform.db.read() as session:
             await leased_run(session, run_id, lease_token)
         writers.remember(run_id, lease_token)
+    began = time.perf_counter()
     try:
         rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, [*fresh.values()])
     except OSError as error:
+        platform.metrics.storage_failures.inc()
         raise StorageFailed(error) from error
     try:
-        inserted, stop = await platform.db.transact(
+        new, stop = await platform.db.transact(
             lambda connection: _insert(connection, run_id, lease_token, fresh, rows)
         )
     except LeaseLost:
         writers.close(run_id)
         raise
+    platform.metrics.commit.observe(time.perf_counter() - began)
+    platform.metrics.recorded(new)
+    duplicates = len(records) - len(new)
+    platform.metrics.duplicates.inc(duplicates)
     platform.events.publish(run_topic(run_id))
-    return RecordsAck(accepted=inserted, duplicates=len(records) - inserted, stop=stop)
+    return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop)
 
 
 def parse_records(body: bytes) -> list[SampleRecord]:
@@ -238,8 +245,8 @@ def _insert(
     lease_token: str | None,
     fresh: dict[Key, SampleRecord],
     rows: list[dict[str, Any]],
-) -> tuple[int, bool]:
-    """Insert what is new and count it; returns how many, and whether to stop.
+) -> tuple[list[SampleRecord], bool]:
+    """Insert what is new and count it; returns that, and whether to stop.
 
     The row of the run is locked first, so batches of one run follow each other; the unique index
     then says which samples are new.
@@ -265,7 +272,7 @@ def _insert(
             pass_threshold=run.pass_threshold,
             n=run.n,
         )
-    return len(new), run.stop_requested_at is not None
+    return new, run.stop_requested_at is not None
 
 
 def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:

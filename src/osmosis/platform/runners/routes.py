@@ -27,11 +27,12 @@ from osmosis.platform.runners.done import recorded_keys
 from osmosis.platform.runners.finish import finish_run
 from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
 from osmosis.platform.runners.lost_calls import add_lost_calls
-from osmosis.platform.runners.reaper import is_dead, reap, sweep
+from osmosis.platform.runners.reaper import reap, sweep
 from osmosis.platform.runners.records import take_records
 from osmosis.platform.runners.responses import MAX_RESPONSE_BYTES
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
+from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.runners.workers import known_worker
 from osmosis.wire.errors import NotFound, OsmosisError, RunFailed, ValidationFailed
 from osmosis.wire.runner import (

@@ -17,7 +17,7 @@ from osmosis.wire.errors import Conflict, Forbidden, NotFound, ValidationFailed,
 IDENTITY = re.compile(r"[a-z0-9][a-z0-9-]{0,99}/[a-z0-9._-]{1,100}")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_WORKSPACES = 1000
-RESERVED_NAMES = ("account", "api", "device", "git", "login", "logout", "static")
+RESERVED_NAMES = ("account", "api", "device", "git", "login", "logout", "metrics", "static")
 """Where the server's own addresses begin; a workspace's pages begin with its name."""
 
 

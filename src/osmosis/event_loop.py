@@ -1,0 +1,34 @@
+"""How late an event loop comes to its turns: what blocks it shows here first.
+
+Server and shard share this, so it knows nothing of them and needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+LOOK_S = 0.1
+KEPT = 10
+"""So many looks are remembered: the lag of the last second."""
+
+
+class LoopLag:
+    """Run :meth:`watch` beside everything else; :attr:`worst_s` is the worst of the last second."""
+
+    def __init__(self) -> None:
+        self._recent: list[float] = [0.0] * KEPT
+        self._index = 0
+
+    @property
+    def worst_s(self) -> float:
+        """The longest that a turn came late lately, in seconds."""
+        return max(self._recent)
+
+    async def watch(self) -> None:
+        """Look again and again, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LOOK_S
+            await asyncio.sleep(LOOK_S)
+            self._recent[self._index] = max(0.0, loop.time() - due)
+            self._index = (self._index + 1) % KEPT

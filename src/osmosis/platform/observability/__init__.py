@@ -1,0 +1,1 @@
+"""What the server tells machines about itself: metrics for Prometheus, traces for OpenTelemetry."""
