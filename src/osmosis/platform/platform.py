@@ -14,6 +14,7 @@ from osmosis.platform.db.session import Database
 from osmosis.platform.events import Events
 from osmosis.platform.jobs.service import Jobs
 from osmosis.platform.observability.metrics import Metrics
+from osmosis.platform.observability.traces import Traces
 from osmosis.platform.security.signing import Signer
 from osmosis.platform.security.vault import Vault
 from osmosis.platform.settings import Settings
@@ -25,7 +26,8 @@ log = logging.getLogger("osmosis.platform")
 
 @dataclass
 class Platform:
-    """Settings, database, keys, wake-ups, jobs and the background tasks of one server."""
+    """Settings, database, keys, wake-ups, jobs, metrics, traces and the background tasks of one
+    server."""
 
     settings: Settings
     db: Database
@@ -33,10 +35,11 @@ class Platform:
     signer: Signer
     events: Events
     jobs: Jobs
+    metrics: Metrics
+    traces: Traces
     worker_tokens: dict[str, tuple[Token, float]] = field(default_factory=dict)
     """Worker tokens seen a moment ago, by digest, with the time until which they are believed."""
 
-    metrics: Metrics = field(default_factory=Metrics)
     _background: list[tuple[str, Callable[[], Awaitable[None]]]] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -47,7 +50,17 @@ class Platform:
         vault = Vault.open(settings)
         events = Events()
         db = Database(settings.sqlalchemy_url)
-        platform = cls(settings, db, vault, Signer(vault), events, Jobs(settings, db, events))
+        metrics = Metrics()
+        platform = cls(
+            settings,
+            db,
+            vault,
+            Signer(vault),
+            events,
+            jobs=Jobs(settings, db, events),
+            metrics=metrics,
+            traces=Traces(settings, metrics),
+        )
         platform.background("jobs", platform.jobs.run)
         return platform
 
@@ -59,6 +72,7 @@ class Platform:
         """Bring the schema up to date, make the local account, start the background tasks."""
         await asyncio.to_thread(upgrade, self.settings.sqlalchemy_url)
         await ensure_local_account(self.db, self.settings)
+        self.traces.start()
         for name, work in self._background:
             self._tasks.append(asyncio.create_task(_keep_running(name, work), name=name))
 
@@ -69,6 +83,7 @@ class Platform:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.traces.close()
         await self.db.close()
 
 

@@ -125,6 +125,13 @@ class Settings(BaseModel):
     metrics_token: SecretStr | None = None
     """The bearer token that `/metrics` asks for; without one it answers this machine only."""
 
+    otlp_endpoint: str | None = None
+    """Where traces go by OTLP over HTTP, e.g. ``http://collector:4318``; else
+    ``OTEL_EXPORTER_OTLP_ENDPOINT``, else nowhere."""
+
+    trace_content: bool = False
+    """Whether traces hold the texts of conversations and of error messages."""
+
     stop_grace_s: float = Field(4.0, ge=0.5, le=60)
     """How long open requests may go on after a stop."""
 
@@ -140,7 +147,7 @@ class Settings(BaseModel):
             return tuple(part.strip().lower() for part in value.split(",") if part.strip())
         return value
 
-    @field_validator("public_url", mode="after")
+    @field_validator("public_url", "otlp_endpoint", mode="after")
     @classmethod
     def _http_url(cls, value: str | None) -> str | None:
         if value is None:

@@ -21,6 +21,8 @@ STEADY_S = 60.0
 LINE_BYTES = 65_536
 WITHHELD = ("OSMOSIS_MASTER_KEY", "OSMOSIS_DATABASE_URL", "OSMOSIS_TOKEN", "OSMOSIS_METRICS_TOKEN")
 """Variables of the server that are no business of a worker."""
+WITHHELD_PREFIX = "OTEL_"
+"""Traces leave from the server; the headers of their collector are a credential."""
 
 log = logging.getLogger("osmosis.platform.worker")
 
@@ -89,7 +91,11 @@ class WorkerProcess:
                 file.unlink(missing_ok=True)
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in WITHHELD and not name.startswith(WITHHELD_PREFIX)
+        }
         return {
             **kept,
             "OSMOSIS_DATA_DIR": str(self._settings.data_dir),

@@ -16,7 +16,7 @@ from osmosis.worker.channel import ShardJob, ShardState, frame
 
 MODULE = "osmosis.worker.shard"
 KILL_WAIT_S = 5.0
-WITHHELD_PREFIXES = ("OSMOSIS_",)
+WITHHELD_PREFIXES = ("OSMOSIS_", "OTEL_")
 WITHHELD_PARTS = ("KEY", "SECRET", "TOKEN", "PASSW", "CREDENTIAL", "API_BASE", "BASE_URL")
 NEEDED_PREFIXES = ("UV_", "PIP_")
 """Addresses of package indexes may carry credentials, and only uv gets to see them."""

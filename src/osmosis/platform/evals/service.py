@@ -10,6 +10,7 @@ from sqlalchemy.orm import defer
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, User
+from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, DELETED, end_run, note, run_topic
 from osmosis.platform.paging import Page
 from osmosis.platform.platform import Platform
@@ -71,9 +72,12 @@ async def stop_run(platform: Platform, workspace_id: str, ref: str, by: str) -> 
         if run.stop_requested_at is None:
             run.stop_requested_at = utc_now()
             note(session, run.id, "stop", f"{by} asked the run to stop.")
-        if run.status == "pending":
+        at_once = run.status == "pending"
+        if at_once:
             end_run(run, "stopped", stop_reason="user")
             note(session, run.id, "stop", "The run was stopped before it began.")
+    if at_once:
+        tell_end(platform, run)
     platform.events.publish(CLAIMABLE)
     platform.events.publish(run_topic(run.id))
     return run

@@ -6,6 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.metrics.documents import dump_summary
 from osmosis.platform.db.models import Run
+from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
 from osmosis.platform.evals.numbers import Numbers, summary_now
 from osmosis.platform.platform import Platform
@@ -51,6 +52,7 @@ async def finish_run(
         note_end(session, run)
     writers.close(run_id)
     numbers.forget(run_id)
+    tell_end(platform, run)
     platform.events.publish(run_topic(run_id))
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import defer
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run
+from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.worker_id import is_dead
@@ -59,6 +60,8 @@ async def claim_next(platform: Platform, worker_id: str) -> Run | None:
         run, ours = await _claim_one(platform, worker_id)
         if run is None:
             return None
+        if not ours:
+            tell_end(platform, run)
         platform.events.publish(run_topic(run.id))
         if ours:
             return run
@@ -142,6 +145,10 @@ class LeasedRow(NamedTuple):
     n: int
     pass_threshold: float
     sample_count: int
+    name: str
+    generation: int
+    rollout: str
+    model_path: str
 
 
 _LEASED_ROW = (

@@ -10,6 +10,7 @@ from sqlalchemy import delete, or_, select, update
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
+from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import CLAIMABLE, DELETED, end_run, run_topic
 from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
@@ -85,16 +86,17 @@ async def end_stopped_runs(platform: Platform) -> list[str]:
             return []
     async with platform.db.write() as session:
         runs = (await session.execute(select(Run).where(*overdue).with_for_update())).scalars()
-        ended: list[str] = []
+        ended: list[Run] = []
         for run in runs:
             end_run(run, "stopped", stop_reason="user")
             run.lease_token = None
             note_end(session, run)
-            ended.append(run.id)
+            ended.append(run)
     platform.metrics.leases_lost.labels("disobeyed_stop").inc(len(ended))
-    for run_id in ended:
-        platform.events.publish(run_topic(run_id))
-    return ended
+    for run in ended:
+        tell_end(platform, run)
+        platform.events.publish(run_topic(run.id))
+    return [run.id for run in ended]
 
 
 async def remove_one_deleted_run(platform: Platform, writers: SegmentWriters) -> bool:

@@ -23,6 +23,7 @@ from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, Sample
 from osmosis.platform.evals.lifecycle import run_topic
 from osmosis.platform.evals.tallies import Counted, count_in
+from osmosis.platform.observability.story import Run as TracedRun
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeasedRow, LeaseLost, leased_row, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
@@ -101,7 +102,7 @@ async def take_records(
         platform.metrics.storage_failures.inc()
         raise StorageFailed(error) from error
     try:
-        new, stop = await platform.db.transact(
+        new, run = await platform.db.transact(
             lambda connection: _insert(connection, run_id, lease_token, fresh, rows)
         )
     except LeaseLost:
@@ -109,9 +110,12 @@ async def take_records(
         raise
     platform.metrics.commit.observe(time.perf_counter() - began)
     platform.metrics.recorded(new)
+    story = TracedRun(run_id, run.name, run.generation, run.rollout, run.model_path)
+    platform.traces.recorded(story, new)
     duplicates = len(records) - len(new)
     platform.metrics.duplicates.inc(duplicates)
     platform.events.publish(run_topic(run_id))
+    stop = run.stop_requested_at is not None
     return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop)
 
 
@@ -245,8 +249,8 @@ def _insert(
     lease_token: str | None,
     fresh: dict[Key, SampleRecord],
     rows: list[dict[str, Any]],
-) -> tuple[list[SampleRecord], bool]:
-    """Insert what is new and count it; returns that, and whether to stop.
+) -> tuple[list[SampleRecord], LeasedRow]:
+    """Insert what is new and count it; returns that, and the run.
 
     The row of the run is locked first, so batches of one run follow each other; the unique index
     then says which samples are new.
@@ -272,7 +276,7 @@ def _insert(
             pass_threshold=run.pass_threshold,
             n=run.n,
         )
-    return new, run.stop_requested_at is not None
+    return new, run
 
 
 def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:
