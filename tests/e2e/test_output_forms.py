@@ -160,6 +160,11 @@ WALKS = [
     Walk("eval show {run} 0/1", "detail", {"run", "row_index", "steps", "calls"} | CONTEXT),
     Walk("eval list", "list", {"id", "name", "status", "model", "dataset", "summary"}),
     Walk("eval info {run} -o info-{mode}", "detail", RUN | CONTEXT),
+    Walk(
+        "eval compare {run} {other}",
+        "detail",
+        {"baseline", "pass_threshold", "cluster_by", "confidence", "comparisons"} | CONTEXT,
+    ),
     Walk("eval logs {run}", "list", {"timestamp", "level", "step", "message"}),
     Walk("eval download {run} --type all -o got-{mode}", "operation", DOWNLOAD | CONTEXT),
     Walk(
@@ -232,6 +237,7 @@ def finished(workspace: Workspace) -> Iterator[Workspace]:
     done = workspace.json("eval", "submit", CONFIG, "-y", "--watch", "--limit", "3", "--n", "2")
     DATA["run"], DATA["data"] = done["resource"]["name"], workspace.lab.data
     submit = ("eval", "submit", CONFIG, "-y")
+    DATA["other"] = workspace.json(*submit, "--watch", "--limit", "2")["resource"]["name"]
     for mode in MODES:
         DATA[f"ended-{mode}"] = workspace.json(*submit, "--limit", "1")["resource"]["name"]
         DATA[f"stopped-{mode}"] = workspace.json(*submit, *LONG)["resource"]["name"]
@@ -260,7 +266,11 @@ def here(
 def run_walk(here: Callable[..., Done], walk: Walk, mode: str) -> Done:
     walk.before(here, mode)
     words = walk.words.format(
-        mode=mode, MODE=mode.upper(), run=DATA["run"], doomed=DATA.get(f"doomed-{mode}")
+        mode=mode,
+        MODE=mode.upper(),
+        run=DATA["run"],
+        other=DATA["other"],
+        doomed=DATA.get(f"doomed-{mode}"),
     )
     stdin = walk.stdin
     if words.startswith("auth login"):

@@ -17,13 +17,13 @@ from osmosis.metrics import paired
 from osmosis.metrics.paired import (
     bca_of,
     flip_p_value,
-    holm,
     mcnemar_mid_p,
     paired_means,
     paired_rate_interval,
     paired_rates,
     resampled_means,
 )
+from osmosis.metrics.several import holm
 
 CLOSE = 1e-9
 

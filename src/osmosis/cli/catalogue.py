@@ -55,6 +55,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
                 "wait",
                 "list",
                 "info",
+                "compare",
                 "samples",
                 "show",
                 "logs",

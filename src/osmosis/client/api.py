@@ -193,6 +193,9 @@ class Api(Connection):
     def eval_metrics(self, ref: str) -> dict[str, Any]:
         return self.call("GET", f"{ROOT}/eval-runs/{_ref(ref)}/metrics")
 
+    def compare_evals(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/eval-runs/compare", body=body, timeout_s=120.0)
+
     def eval_logs(self, ref: str, **paging: Any) -> LogPage:
         return self._logs(f"{ROOT}/eval-runs/{_ref(ref)}/logs", paging)
 

@@ -216,6 +216,20 @@ class Client:
         }
         return verdict_of(self._api.eval_verdict(_ref(run), thresholds))
 
+    def compare(
+        self, baseline: Run | str, *candidates: Run | str, cluster_by: str | None = None
+    ) -> dict[str, Any]:
+        """Compare runs with a baseline, row by row, as ``osmosis --json eval compare`` does.
+
+        ``comparisons`` of the answer holds one entry for each candidate: ``measures`` with
+        difference, interval and p-value, the ``fixed`` and ``broken`` rows, ``notes`` and the
+        ``conclusion``. ``cluster_by`` names a column of the dataset whose rows belong together.
+        """
+        body: dict[str, Any] = {"runs": [_ref(run) for run in (baseline, *candidates)]}
+        return self._api.compare_evals(
+            {**body, **({"cluster_by": cluster_by} if cluster_by else {})}
+        )
+
     def trajectory(self, run: Run | str, row_index: int, run_index: int = 0) -> dict[str, Any]:
         """The trajectory of one sample with all its steps (an ATIF document)."""
         steps: list[Any] = []

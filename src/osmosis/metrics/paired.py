@@ -197,16 +197,6 @@ def flip_p_value(sums: Floats, *, seed: int = SEED, flips: int = FLIPS) -> float
     return (extreme + 1) / (flips + 1)
 
 
-def holm(p_values: list[float]) -> list[float]:
-    """P-values of several comparisons, raised so that all together err at most 5 % (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted, highest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = highest
-    return adjusted
-
-
 def _binomial_half(successes: int, tries: int) -> float:
     """The chance of exactly so many heads."""
     log_choose = (

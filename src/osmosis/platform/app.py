@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 import osmosis
 from osmosis.platform import not_offered
 from osmosis.platform.accounts import routes as accounts
+from osmosis.platform.comparisons import routes as comparisons
 from osmosis.platform.datasets import routes as datasets
 from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
 from osmosis.platform.evals import routes as evals
@@ -43,6 +44,7 @@ ROOMS = (
     rollouts,
     evals,
     exports,
+    comparisons,
     imports,
     runners,
     observability,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from osmosis.cli.commands import (
+    eval_compare,
     eval_export,
     eval_local,
     eval_rubric,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
+app.add_command(eval_compare.compare)
 app.add_command(eval_local.run)
 app.add_command(eval_local.upload)
 app.add_command(eval_wait.watch)

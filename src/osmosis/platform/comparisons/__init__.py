@@ -1,0 +1,1 @@
+"""Runs compared with each other: read, matched by row, judged, said in plain words."""
