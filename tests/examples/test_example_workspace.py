@@ -47,7 +47,7 @@ async def run_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("_OSMOSIS_ROLLOUT_ARTIFACT_ROOT", str(tmp_path))
     opened = []
 
-    async def run(name: str, which: slice) -> list[dict]:
+    async def run(name: str, which: slice, **changes: object) -> list[dict]:
         model = f"scripted/models/{name}.toml"
         plan = make_plan(WORKSPACE, model, advanced={"judge_model": model})
         gateway = Gateway(plan, Redactor([]), Log())
@@ -61,18 +61,19 @@ async def run_rows(tmp_path, monkeypatch):
         for row in rows(name)[which]:
             rollout = uuid.uuid4().hex
             session = gateway.open_session(rollout)
-            body = await driver.run(
-                rollout_id=rollout,
-                initial_messages=[
+            request = {
+                "rollout_id": rollout,
+                "initial_messages": [
                     {"role": "system", "content": row["system_prompt"]},
                     {"role": "user", "content": row["user_prompt"]},
                 ],
-                label=row["ground_truth"],
-                chat_completions_url=session.chat_completions_url,
-                llm_api_key=session.api_key,
-                judge_completions_url=session.judge_completions_url,
-                judge_api_key=session.judge_api_key,
-            )
+                "label": row["ground_truth"],
+                "chat_completions_url": session.chat_completions_url,
+                "llm_api_key": session.api_key,
+                "judge_completions_url": session.judge_completions_url,
+                "judge_api_key": session.judge_api_key,
+            }
+            body = await driver.run(**{**request, **changes})
             bodies.append({**body, "calls": list(session.calls)})
             session.close()
         return bodies
@@ -116,7 +117,11 @@ async def test_the_judge_grades_on_its_own_route(run_rows):
     rewards = [body["sample"]["reward"] for body in bodies]
     assert {0.0, 1.0} == set(rewards)
     assert [call.route for call in bodies[0]["calls"]] == ["policy", "judge"]
-    assert "score: " in bodies[0]["sample"]["extra_fields"]["verdict"]
+    explanations = {body["sample"]["extra_fields"]["explanation"] for body in bodies}
+    assert explanations == {
+        "The answer states the reference.",
+        "The answer does not state the reference.",
+    }
 
 
 @pytest.mark.parametrize(
@@ -135,12 +140,14 @@ def test_only_the_last_marked_number_counts(monkeypatch, name, text, number):
     assert module.last_number(text) == number
 
 
-@pytest.mark.parametrize("verdict", ["", "good", "score: 2", "score: 0.5 or so", "score: -1"])
-def test_an_unreadable_verdict_is_an_error_and_not_a_zero(monkeypatch, verdict):
-    module = load(WORKSPACE / "rollouts/judged/main.py", monkeypatch)
-    with pytest.raises(ValueError, match="score: <0 to 1>"):
-        module.score(verdict)
-    assert module.score("It fits.\n\nscore: 0.5\n") == 0.5
+async def test_a_judge_without_a_score_is_an_error_and_not_a_zero(run_rows):
+    """Without a reference, the scripted judge has only words."""
+    (body,) = await run_rows("judged", slice(0, 1), label=None, metadata={"level": 1})
+    assert (body["status"], body["err_category"]) == ("failure", "http_error")
+    assert "There is nothing to grade" not in body["err_message"]
+    assert "no verdict in the answer" in body["err_message"]
+    assert body["sample"]["reward"] is None
+    assert [call.route for call in body["calls"]] == ["policy", "judge", "judge"]
 
 
 def test_a_tools_mistake_comes_back_to_the_model_as_text(monkeypatch):
