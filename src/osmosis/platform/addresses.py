@@ -15,7 +15,7 @@ def base_url(request: Request) -> str:
     """
     seen = str(request.base_url).rstrip("/")
     configured: str | None = request.app.state.platform.settings.public_url
-    if configured and urlsplit(configured).netloc.lower() == urlsplit(seen).netloc.lower():
+    if configured and is_host_of(urlsplit(seen).netloc, configured):
         return configured
     return seen
 
@@ -23,3 +23,13 @@ def base_url(request: Request) -> str:
 def public_url(request: Request, path: str) -> str:
     """The absolute address of a path of this server (``path`` begins with ``/``)."""
     return base_url(request) + path
+
+
+def is_host_of(host: str, url: str) -> bool:
+    """Whether a Host header is that of ``url``. Its port may be missing, as many proxies pass
+    the name alone; another port is another address."""
+    parts = urlsplit(url)
+    return host.lower() in (
+        parts.netloc.lower(),
+        parts.netloc.lower().removesuffix(f":{parts.port}"),
+    )

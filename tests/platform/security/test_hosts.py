@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
+from osmosis.platform.addresses import is_host_of
+from osmosis.platform.app import create_app
 from osmosis.platform.security.hosts import GuardHosts
 from osmosis.platform.settings import Settings
 
@@ -58,6 +62,42 @@ async def test_a_foreign_origin_may_change_nothing(client: httpx.AsyncClient, or
         "/api/cli/workspaces", json={"name": "x"}, headers={"Origin": origin}
     )
     assert (answer.status_code, answer.json()["code"]) == (403, "ORIGIN_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "is_it"),
+    [
+        ("eval.example:7443", "https://eval.example:7443", True),
+        ("EVAL.example", "https://eval.example:7443", True),
+        ("eval.example", "https://eval.example", True),
+        ("eval.example:80", "https://eval.example:7443", False),
+        ("other.example", "https://eval.example:7443", False),
+    ],
+)
+def test_a_proxy_may_leave_the_port_out(host: str, named: str, is_it: bool) -> None:
+    assert is_host_of(host, named) is is_it
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("https://eval.example:7443", 200), ("https://eval.example:1", 403), ("null", 403)],
+)
+async def test_forms_behind_such_a_proxy_come_from_our_own_pages(
+    tmp_path: Path, origin: str, status: int
+) -> None:
+    settings = Settings(
+        data_dir=tmp_path / "data", embedded_worker=False, public_url="https://eval.example:7443"
+    )
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://eval.example") as client:
+            answer = await client.post(
+                "/api/cli/device/authorize", json={"deviceName": "x"}, headers={"Origin": origin}
+            )
+    assert answer.status_code == status
+    if status == 200:
+        assert answer.json()["verification_uri"] == "https://eval.example:7443/device"
 
 
 async def test_a_cross_site_request_without_origin_is_refused(client: httpx.AsyncClient) -> None:

@@ -15,6 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from osmosis.platform.addresses import is_host_of
 from osmosis.platform.errors import respond
 from osmosis.platform.security.sessions import SESSION_COOKIE
 from osmosis.platform.settings import Settings
@@ -86,7 +87,7 @@ class GuardHosts:
                 hint=f"Use {self._own_address(request)}, or add the name to OSMOSIS_ALLOWED_HOSTS.",
                 platform_code="HOST_NOT_ALLOWED",
             )
-        if request.method not in SAFE_METHODS and not _same_origin(request, host):
+        if request.method not in SAFE_METHODS and not self._same_origin(request, host):
             return Forbidden(
                 "This request comes from another site.",
                 hint="Open the page on this server and try again.",
@@ -99,6 +100,15 @@ class GuardHosts:
         server = request.scope.get("server")
         port = f":{server[1]}" if server and server[1] else ""
         return self.public_url or f"http://127.0.0.1{port}"
+
+    def _same_origin(self, request: Request, host: str) -> bool:
+        origin = request.headers.get("origin")
+        if origin is None:
+            return _lacks_origin_safely(request)
+        seen = urlsplit(origin).netloc.lower()
+        if self.public_url and is_host_of(host, self.public_url):
+            return seen in (host.lower(), urlsplit(self.public_url).netloc.lower())
+        return seen == host.lower()
 
     def allows(self, host: str) -> bool:
         """Whether a Host header names this server."""
@@ -137,10 +147,7 @@ def _is_ip(name: str) -> bool:
     return True
 
 
-def _same_origin(request: Request, host: str) -> bool:
-    origin = request.headers.get("origin")
-    if origin is not None:
-        return urlsplit(origin).netloc.lower() == host.lower()
+def _lacks_origin_safely(request: Request) -> bool:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     # Every browser names the origin of a form; a session cookie without one is no browser of ours.
