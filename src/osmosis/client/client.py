@@ -23,7 +23,7 @@ from osmosis.client.dataset_files import (
     send_dataset,
     wait_until_ready,
 )
-from osmosis.client.downloads import DownloadReport, fetch_files, missing_files
+from osmosis.client.downloads import DownloadPlan, DownloadReport
 from osmosis.client.exports import export_run
 from osmosis.client.following import POLL_S, follow
 from osmosis.client.results import Results
@@ -262,11 +262,8 @@ class Client:
         kinds = parse_kinds(types)
         answer = self._api.eval_manifest(_ref(run), kinds, parse_rows(rows) if rows else None)
         manifest = read_manifest(answer, kinds)
-        directory = Path(to).expanduser()
-        wanted = missing_files(manifest.files, directory, overwrite=overwrite)
-        report = fetch_files(self._api, _ref(run), wanted, directory)
-        report.skipped = len(manifest.files) - len(wanted)
-        report.problems = manifest.refused + report.problems
+        plan = DownloadPlan.of(manifest, Path(to).expanduser(), overwrite=overwrite)
+        report = plan.fetch(self._api, _ref(run))
         if report.problems:
             raise DownloadIncomplete(report)
         return report

@@ -20,7 +20,7 @@ import httpx
 
 from osmosis.client.api import Api
 from osmosis.client.http import open_client
-from osmosis.client.run_files import FileProblem, RunFile
+from osmosis.client.run_files import FileProblem, Manifest, RunFile
 from osmosis.client.urls import is_loopback
 from osmosis.wire.errors import (
     Conflict,
@@ -57,6 +57,35 @@ class DownloadReport:
     @property
     def complete(self) -> bool:
         return not self.problems
+
+
+@dataclass(frozen=True)
+class DownloadPlan:
+    """The files of a run that a directory is to hold, and those of them that it lacks."""
+
+    manifest: Manifest
+    directory: Path
+    wanted: Sequence[RunFile]
+
+    @classmethod
+    def of(cls, manifest: Manifest, directory: Path, *, overwrite: bool = False) -> DownloadPlan:
+        return cls(
+            manifest, directory, missing_files(manifest.files, directory, overwrite=overwrite)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """What is still to come."""
+        return sum(file.size for file in self.wanted)
+
+    def fetch(
+        self, api: Api, run_id: str, progress: Progress = lambda received: None
+    ) -> DownloadReport:
+        """Fetch them; what the manifest held that may not be written counts as a problem."""
+        report = fetch_files(api, run_id, self.wanted, self.directory, progress=progress)
+        report.skipped = len(self.manifest.files) - len(self.wanted)
+        report.problems = self.manifest.refused + report.problems
+        return report
 
 
 def missing_files(files: Sequence[RunFile], directory: Path, *, overwrite: bool) -> list[RunFile]:

@@ -220,11 +220,14 @@ def download(name: str, output: Path | None, overwrite: bool) -> Operation:
         dataset, path = download_dataset(
             session.api, str(shown["id"]), target, overwrite=overwrite, progress=progress
         )
-    resource = {k: v for k, v in dataset.items() if k != "data_preview"}
     return Operation(
         operation="dataset.download",
         message=f"The dataset {dataset.get('file_name', name)} is at {path}.",
-        resource={**resource, "output_path": str(path.absolute()), **session.context},
+        resource={
+            **_without_preview(dataset),
+            "output_path": str(path.absolute()),
+            **session.context,
+        },
     )
 
 

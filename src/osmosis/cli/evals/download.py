@@ -12,7 +12,7 @@ from osmosis.cli.output.messages import note
 from osmosis.cli.output.progress import transfer_progress
 from osmosis.cli.output.questions import confirm
 from osmosis.cli.session import session
-from osmosis.client.downloads import DownloadReport, fetch_files, missing_files
+from osmosis.client.downloads import DownloadPlan, DownloadReport
 from osmosis.client.run_files import (
     Manifest,
     parse_kinds,
@@ -40,18 +40,16 @@ def download(
     run = part(api.eval(name), "eval_run")
     directory = _directory(run, output)
     manifest = _manifest(run, kinds, rows)
-    wanted = missing_files(manifest.files, directory, overwrite=overwrite)
-    amount = sum(file.size for file in wanted)
+    plan = DownloadPlan.of(manifest, directory, overwrite=overwrite)
+    amount = plan.size_bytes
     if amount > ASK_FROM_BYTES:
         confirm(
-            f"Download {plural(len(wanted), 'file')} ({size(amount)}) to {directory}?",
+            f"Download {plural(len(plan.wanted), 'file')} ({size(amount)}) to {directory}?",
             yes=yes,
-            summary={"files": len(wanted), "bytes": amount, "directory": str(directory)},
+            summary={"files": len(plan.wanted), "bytes": amount, "directory": str(directory)},
         )
     with transfer_progress(str(run["name"]), amount) as progress:
-        report = fetch_files(api, str(run["id"]), wanted, directory, progress=progress)
-    report.skipped = len(manifest.files) - len(wanted)
-    report.problems = manifest.refused + report.problems
+        report = plan.fetch(api, str(run["id"]), progress)
     return _operation(run, kinds, rows, manifest, report)
 
 
@@ -59,15 +57,14 @@ def save_metrics(run: Mapping[str, Any], directory: Path) -> tuple[str | None, s
     """``eval info -o``: write metrics.json; gives its path, or why it is not there."""
     directory = directory.expanduser()
     try:
-        manifest = _manifest(run, ("metrics",), None)
-        report = fetch_files(session.api, str(run["id"]), manifest.files, directory)
+        plan = DownloadPlan.of(_manifest(run, ("metrics",), None), directory, overwrite=True)
+        report = plan.fetch(session.api, str(run["id"]))
     except OsmosisError as error:
         return None, error.message
     except OSError as error:
         return None, f"{directory} cannot be written: {error.strerror}."
-    problems = manifest.refused + report.problems
-    if problems:
-        return None, f"metrics.json did not arrive: {problems[0].error}."
+    if report.problems:
+        return None, f"metrics.json did not arrive: {report.problems[0].error}."
     return str((directory / "metrics.json").absolute()), None
 
 

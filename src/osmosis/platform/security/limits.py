@@ -60,5 +60,8 @@ class LimitBodies:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = BodyTooLarge(f"The request body is larger than {self.limit_bytes} bytes.")
+        error = BodyTooLarge(
+            f"The request body is larger than {self.limit_bytes:,} bytes.",
+            hint="The server's setting OSMOSIS_BODY_LIMIT_BYTES allows more.",
+        )
         await respond(Request(scope), error)(scope, receive, send)
