@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,6 +23,7 @@ from osmosis.platform.security.sessions import SESSION_COOKIE, create_login_code
 from osmosis.platform.security.tokens import issue_token
 from osmosis.platform.settings import Settings
 from osmosis.platform.workspaces import service as workspaces
+from tests.platform.runs import Running, Worker, add_dataset, push_workspace, submission
 
 BASE_URL = "http://127.0.0.1:7670"
 IDENTITY = "ada/agents"
@@ -131,6 +133,28 @@ async def worker_client(
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=headers) as client:
         yield client
+
+
+@pytest.fixture
+def running(
+    platform: Platform,
+    account: Account,
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    tmp_path: Path,
+) -> Running:
+    """Submits a run of the pushed workspace, with what is given, and claims it."""
+
+    async def run(**changes: Any) -> Worker:
+        await push_workspace(platform, account, tmp_path)
+        await add_dataset(platform, account)
+        answer = await client.post("/api/cli/eval-runs", json=submission(**changes))
+        assert answer.status_code == 201, answer.text
+        worker = await Worker.claims(worker_client)
+        assert worker is not None
+        return worker
+
+    return run
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,6 +145,10 @@ def record(row: int, run: int = 0, **changes: Any) -> dict[str, Any]:
 
 def ndjson(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(item).encode() + b"\n" for item in records)
+
+
+Running = Callable[..., Awaitable["Worker"]]
+"""Submits a run of the dataset 'sums' and claims it: the fixture ``running``."""
 
 
 @dataclass

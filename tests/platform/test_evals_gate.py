@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from osmosis.platform.platform import Platform
-from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Running, Worker, record
 
 RUNS = "/api/cli/eval-runs"
 BROKEN = {"status": "failed", "reward": None, "error_type": "timeout"}
@@ -18,20 +15,9 @@ CRASHED = {"status": "failed", "reward": None, "error_type": "agent_error"}
 
 
 @pytest.fixture
-async def worker(
-    platform: Platform,
-    account: Account,
-    client: httpx.AsyncClient,
-    worker_client: httpx.AsyncClient,
-    tmp_path: Path,
-) -> Worker:
+async def worker(running: Running) -> Worker:
     """The worker of a running run of 6 rows × 2."""
-    await push_workspace(platform, account, tmp_path)
-    await add_dataset(platform, account)
-    await client.post(RUNS, json=submission(limit=6, n=2))
-    worker = await Worker.claims(worker_client)
-    assert worker is not None
-    return worker
+    return await running(limit=6, n=2)
 
 
 async def verdict(client: httpx.AsyncClient, worker: Worker, query: str = "") -> dict[str, Any]:

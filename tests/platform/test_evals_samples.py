@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,27 +10,15 @@ import pytest
 
 from osmosis.platform.evals.sample_page import SamplePage, page_query
 from osmosis.platform.platform import Platform
-from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Running, Worker, record, submission
 
 RUNS = "/api/cli/eval-runs"
 
 
 @pytest.fixture
-async def worker(
-    platform: Platform,
-    account: Account,
-    client: httpx.AsyncClient,
-    worker_client: httpx.AsyncClient,
-    tmp_path: Path,
-) -> Worker:
+async def worker(running: Running) -> Worker:
     """The worker of a running run of 40 rows × 2."""
-    await push_workspace(platform, account, tmp_path)
-    await add_dataset(platform, account)
-    await client.post(RUNS, json=submission(limit=40, n=2))
-    worker = await Worker.claims(worker_client)
-    assert worker is not None
-    return worker
+    return await running(limit=40, n=2)
 
 
 def path_of(worker: Worker, what: str) -> str:

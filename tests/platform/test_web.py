@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,27 +19,15 @@ from osmosis.platform.web.chart import reward_chart
 from osmosis.platform.web.conversation import label_of, turn_of
 from osmosis.platform.web.formats import duration, money, number, percent, shortened
 from tests.platform.conftest import BASE_URL, Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Running, Worker, record, submission
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-async def worker(
-    platform: Platform,
-    account: Account,
-    client: httpx.AsyncClient,
-    worker_client: httpx.AsyncClient,
-    tmp_path: Path,
-) -> Worker:
+async def worker(running: Running) -> Worker:
     """The worker of a running run of 30 rows × 2."""
-    await push_workspace(platform, account, tmp_path)
-    await add_dataset(platform, account)
-    body = submission(limit=30, n=2, env={"LEVEL": HOSTILE})
-    assert (await client.post("/api/cli/eval-runs", json=body)).status_code == 201
-    worker = await Worker.claims(worker_client)
-    assert worker is not None
-    return worker
+    return await running(limit=30, n=2, env={"LEVEL": HOSTILE})
 
 
 def address(worker: Worker, what: str = "") -> str:
