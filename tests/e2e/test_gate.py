@@ -120,6 +120,16 @@ def test_a_sample_is_read_with_its_tools_and_calls(here: Osmosis, workspace: Wor
     assert here("--json", "eval", "show", name, "7").error["code"] == "NOT_FOUND"
 
 
+def test_info_draws_the_rewards_and_names_the_worst_samples(
+    here: Osmosis, run: dict[str, Any]
+) -> None:
+    shown = here("--plain", "eval", "info", run["eval_run"]["name"]).out
+    passed, missed = run["results"]["passed"], run["results"]["graded"] - run["results"]["passed"]
+    assert f"0.95 to 1: {'#' * 40} {passed} pass" in shown
+    assert f"# {missed}\n" in shown
+    assert shown.count("reward 0.0000") == min(missed, 5)
+
+
 def test_samples_page_in_the_order_that_is_asked_for(here: Osmosis, run: dict[str, Any]) -> None:
     name = run["eval_run"]["name"]
     first = here("--json", "eval", "samples", name, "--worst", "--limit", "30").json

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from osmosis.evaluation.journal import Journal, read_journal
+from osmosis.evaluation.local import sink as sink_module
 from osmosis.evaluation.local.projections import RunFacts
 from osmosis.evaluation.local.run_directory import RunDirectory
 from osmosis.evaluation.local.sink import LocalSink
 from osmosis.evaluation.redaction import Redactor
+from osmosis.metrics.summary import Summary
 from osmosis.wire.errors import Conflict, RunFailed
 from osmosis.wire.samples import SampleRecord
 
@@ -95,7 +99,7 @@ async def test_the_readable_files_tell_what_the_journal_holds(directory: RunDire
         await sink.artifact(sample(0, 1).rollout_id, "deep/out.txt", artifact)
         await sink.record(sample(0, 1, artifacts=["deep/out.txt"], output="printed"))
         sink.log("info", "run", "the key is hunter2\nreally", {"also": "hunter2"})
-        await sink.project("incomplete")
+        await sink.conclude("incomplete")
     path = directory.path
     rows = [json.loads(line) for line in (path / "index.jsonl").read_text().splitlines()]
     assert [(r["row_index"], r["run_index"], r.get("resumed")) for r in rows] == [
@@ -115,6 +119,30 @@ async def test_the_readable_files_tell_what_the_journal_holds(directory: RunDire
     assert "hunter2" not in log
     assert log.count("\n") == 1
     assert log.endswith('INFO [run] the key is [REDACTED]\\nreally {"also":"[REDACTED]"}\n')
+
+
+async def test_files_of_a_moment_ago_never_replace_the_last_ones(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    begun, let_go = threading.Event(), threading.Event()
+    write = sink_module.write_projections
+
+    def slow(*args: Any, status: str, **more: Any) -> Summary:
+        if status == "running":
+            begun.set()
+            assert let_go.wait(10)
+        return write(*args, status=status, **more)
+
+    monkeypatch.setattr(sink_module, "write_projections", slow)
+    monkeypatch.setattr(sink_module, "PROJECTION_S", 0.0)
+    async with sink_of(directory, Journal(directory.journal)) as sink:
+        await asyncio.to_thread(begun.wait, 10)
+        last = asyncio.create_task(sink.conclude("finished"))
+        await asyncio.sleep(0)
+        let_go.set()
+        await last
+    metrics = json.loads((directory.path / "metrics.json").read_text())
+    assert metrics["eval_run"]["status"] == "finished"
 
 
 def test_a_run_is_worked_on_by_one_process_at_a_time(directory: RunDirectory):

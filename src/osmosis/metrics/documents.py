@@ -40,6 +40,9 @@ def results_document(
         results["reward_stats"] = summary.reward_stats._asdict()
         if summary.pass_at_k:
             results["reward_stats"]["pass_at_k"] = {str(k): v for k, v in summary.pass_at_k}
+    if summary.histogram is not None:
+        bars = summary.histogram
+        results["histogram"] = {"low": bars.low, "high": bars.high, "counts": list(bars.counts)}
     if summary.pass_hat_k:
         results["pass_hat_k"] = {str(k): v for k, v in summary.pass_hat_k}
     return {**results, **certainty_document(summary)}

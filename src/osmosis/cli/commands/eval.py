@@ -31,6 +31,7 @@ from osmosis.cli.commands.options import (
 from osmosis.cli.evals.gate import Gate, gate_flags
 from osmosis.cli.evals.run_view import TERMINAL, part, status_text, summary
 from osmosis.cli.evals.waiting import detail_of, latest_run, wait_after
+from osmosis.cli.evals.worst_view import worst_section
 from osmosis.cli.output import Column, Detail, Listing, NextStep, Operation
 from osmosis.cli.output.format import minute, moment, name_of, number, one_line, percent, text
 from osmosis.cli.output.messages import note, show_note, warn
@@ -173,6 +174,8 @@ def info(name: str | None, output: Path | None) -> Detail:
     """Show a run with its configuration and results; without a name, the latest run."""
     document = session.api.eval(name or latest_run())
     detail = detail_of(document)
+    if worst := worst_section(document):
+        detail.sections = [*detail.sections, worst]
     if output is not None:
         # Only a download needs it.
         from osmosis.cli.evals.download import save_metrics

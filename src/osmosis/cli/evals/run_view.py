@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from osmosis.cli.evals.certainty_view import certainty_rows, curve_text, spread_sections
+from osmosis.cli.evals.histogram_view import histogram_section
 from osmosis.cli.output import Detail, NextStep, Section
 from osmosis.cli.output.format import (
     count,
@@ -238,6 +239,10 @@ def _results(document: Document) -> list[Section]:
         lost = plural(int(results["lost_calls"]), "model call")
         rows.append(("Beside it", f"up to {lost} may be charged that no sample shows"))
     sections = [Section("Results", rows=rows)]
+    threshold = results.get("pass_threshold")
+    if isinstance(threshold, int | float) and part(results, "histogram"):
+        bars = histogram_section(part(results, "histogram"), threshold)
+        sections += [bars] if bars else []
     errors = part(results, "errors")
     if errors:
         counted = [(str(kind), plural(int(amount), "sample")) for kind, amount in errors.items()]

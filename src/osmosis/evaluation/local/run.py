@@ -144,7 +144,7 @@ async def run_locally(
             finally:
                 showing.cancel()
             await sink.flush()
-            summary = await sink.project("incomplete" if sink.pending else "finished")
+            summary = await sink.conclude("incomplete" if sink.pending else "finished")
             watcher.end()
     finally:
         journal.close()

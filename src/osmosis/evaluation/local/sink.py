@@ -63,6 +63,8 @@ class LocalSink:
         self._waiting: list[tuple[SampleRecord, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._projector: asyncio.Task[None] | None = None
+        self._projecting = asyncio.Lock()
+        self._concluded = False
         self._logs = directory.logs.open("a", encoding="utf-8", buffering=1)
 
     async def __aenter__(self) -> LocalSink:
@@ -163,8 +165,13 @@ class LocalSink:
 
     # --- the readable files ------------------------------------------------------------------
 
-    async def project(self, status: str) -> Summary:
-        """Make the readable files anew."""
+    async def conclude(self, status: str) -> Summary:
+        """Make the readable files for the last time; nothing writes them after that."""
+        self._concluded = True
+        async with self._projecting:
+            return await self._project(status)
+
+    async def _project(self, status: str) -> Summary:
         return await asyncio.to_thread(
             write_projections,
             self._directory,
@@ -181,8 +188,11 @@ class LocalSink:
             if self.pending == shown:
                 continue
             shown, began = self.pending, time.monotonic()
-            with contextlib.suppress(OSError):  # the end of the run tries again, and tells
-                await self.project("running")
+            async with self._projecting:
+                if self._concluded:
+                    return
+                with contextlib.suppress(OSError):  # the end of the run tries again, and tells
+                    await self._project("running")
             pause_s = max(PROJECTION_S, (time.monotonic() - began) * PAUSE_FACTOR)
 
 

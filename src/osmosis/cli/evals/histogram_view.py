@@ -1,0 +1,40 @@
+"""The rewards of a run as bars of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osmosis.cli.output import Section
+from osmosis.cli.output.format import count
+
+WIDTH = 40
+BAR = "#"
+FEWEST_REWARDS = 2
+
+
+def histogram_section(histogram: Mapping[str, Any], pass_threshold: float) -> Section | None:
+    """Each bin that holds rewards, with its bar; None where there is nothing to draw.
+
+    A bin that reaches the threshold says so: bars alone do not tell passes from misses.
+    """
+    counts = [int(amount) for amount in histogram.get("counts") or []]
+    if sum(counts) < FEWEST_REWARDS:
+        return None
+    low, high = float(histogram["low"]), float(histogram["high"])
+    tallest = max(counts)
+    rows: list[tuple[str, str]] = []
+    for index, amount in enumerate(counts):
+        if not amount:
+            continue
+        start, end = (_edge(low, high, step / len(counts)) for step in (index, index + 1))
+        label = f"{start:.4g} to {end:.4g}" if start != end else f"{start:.4g}"
+        bar = BAR * max(1, round(amount / tallest * WIDTH))
+        last = index == len(counts) - 1
+        passes = start >= pass_threshold or (last and end >= pass_threshold)
+        rows.append((label, f"{bar} {count(amount)}{' pass' if passes else ''}"))
+    return Section("Rewards", rows)
+
+
+def _edge(low: float, high: float, share: float) -> float:
+    return low * (1 - share) + high * share
