@@ -30,7 +30,7 @@ from lab.platform import Lab
 from lab.ports import free_port
 from lab.workspace import Workspace
 
-LITELLM_MODEL = "anthropic/claude-mock"
+LITELLM_MODEL = "anthropic/claude-sonnet-4-5"
 WALL_JOB = Job(rows=10_000, latency_s=0.02, in_flight=64)
 STOPS = 3
 SHORT = ("row", "litellm", "gateway", "stop", "load", "million", "commands", "demo")

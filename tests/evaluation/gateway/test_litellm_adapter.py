@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 
 import orjson
@@ -198,3 +199,18 @@ def test_the_process_keeps_only_the_provider_variables_of_the_run(monkeypatch):
     assert os.environ["PATH"] == "p"
     assert "OTHER" not in os.environ
     assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
+
+
+async def test_litellm_prices_and_logs_nothing_of_its_own(make_claude, monkeypatch):
+    bench = await make_claude()
+    await bench.gateway.preflight()
+    core = importlib.import_module("litellm.litellm_core_utils.litellm_logging")
+    asked = []
+    monkeypatch.setattr(core, "response_cost_calculator", lambda *_, **__: asked.append("price"))
+    monkeypatch.setattr(
+        core.Logging, "_async_success_handler_impl", lambda *_, **__: asked.append("log"),
+        raising=False,
+    )  # fmt: skip
+    status, _, _ = await bench.post()
+    assert status == 200 and asked == []
+    assert bench.session.calls[-1].prompt_tokens == 19
