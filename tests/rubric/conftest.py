@@ -46,6 +46,7 @@ class MockJudge:
         self.answer: Answerer = lambda _: Reply()
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.models: list[str] = []
         self.in_flight = self.most_in_flight = 0
         self._lock = threading.Lock()
         judge = self
@@ -68,6 +69,14 @@ class MockJudge:
                     self.wfile.write(raw)
                 except OSError:
                     self.close_connection = True  # the client gave up waiting
+
+            def do_GET(self) -> None:
+                raw = json.dumps({"data": [{"id": name} for name in judge.models]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -140,6 +140,17 @@ async def test_a_server_that_breaks_on_a_schema_is_asked_without(
     ]
 
 
+async def test_an_unknown_model_is_told_with_those_that_are_served(
+    ask: Judging, mock_judge: MockJudge
+):
+    mock_judge.models = ["mm", "other"]
+    mock_judge.says(Reply(status=404, error="The model `m` does not exist."))
+    judgement = await ask()
+    assert judgement.http_status == 404
+    assert judgement.reason.startswith("The model `m` does not exist. It serves: mm, other.")
+    assert len(mock_judge.requests) == 1
+
+
 async def test_a_refusal_of_the_text_takes_nothing_from_the_next_one(
     ask: Judging, mock_judge: MockJudge
 ):
@@ -192,6 +203,34 @@ async def test_the_second_request_says_what_was_wrong_and_quotes_nothing(
     assert "outside the range 0 to 1" in added
     assert "7.125" not in added
     assert "so good" not in added
+
+
+def bounded(body: dict[str, Any]) -> bool:
+    schema = body["response_format"].get("json_schema", {}).get("schema", {})
+    return "maxLength" in str(schema)
+
+
+async def test_a_judge_that_did_not_come_to_an_end_gets_a_bounded_schema(
+    ask: Judging, mock_judge: MockJudge
+):
+    endless = '{"explanation": "It is right, it is right, it is right, '
+    mock_judge.says(Reply(endless, finish_reason="length"), GOOD)
+    judgement = await ask()
+    assert (judgement.score, judgement.asks) == (0.75, 2)
+    await ask()
+    assert [bounded(body) for body in mock_judge.requests] == [False, True, False]
+
+
+async def test_a_provider_that_refuses_the_bound_gets_the_plain_schema(
+    ask: Judging, mock_judge: MockJudge
+):
+    refusal = "Invalid schema for response_format: 'maxLength' is not permitted."
+    mock_judge.says(
+        Reply("{", finish_reason="length"), Reply(status=400, error=refusal), Reply(GOOD)
+    )
+    assert (await ask()).score == 0.75
+    assert [bounded(body) for body in mock_judge.requests] == [False, True, False]
+    assert sent(mock_judge) == [SCHEMA] * 3
 
 
 async def test_a_refusal_in_its_own_field_is_told(ask: Judging, mock_judge: MockJudge):

@@ -189,6 +189,15 @@ class TestGoingOn:
         await self.run(mock_judge, path, "a", "a", number=3)
         assert mock_judge.requests == []
 
+    async def test_what_a_judge_refuses_makes_no_other_question(
+        self, mock_judge: MockJudge, path: Path
+    ):
+        refusal = Reply(status=400, error="temperature is not supported")
+        mock_judge.answer = lambda body: refusal if "temperature" in body else Reply()
+        await self.run(mock_judge, path, *"abcd", concurrency=1)
+        await self.run(mock_judge, path, *"abcd", concurrency=1)
+        assert mock_judge.requests == []
+
     @pytest.mark.parametrize(
         "other",
         [

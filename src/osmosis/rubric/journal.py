@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from osmosis.evaluation.redaction import Redactor
 from osmosis.rubric.judge import Judge, Judgement
-from osmosis.rubric.prompt import PROMPT_VERSION, Material, Task
+from osmosis.rubric.prompt import PROMPT_VERSION, Task
 from osmosis.wire.errors import Conflict, OsmosisError
 
 SUFFIX = ".partial.jsonl"
@@ -83,18 +83,21 @@ class Journal:
         self._file.truncate(whole)
 
 
-def key_of(judge: Judge, task: Task, material: Material, occurrence: int, run_index: int) -> str:
-    """The key of one judgement. ``occurrence`` tells records with the same contents apart."""
-    asked: list[Any] = [
+def question_of(judge: Judge, task: Task) -> list[Any]:
+    """What all judgements of one judge have in common. Taken before the first one: what the judge
+    turns out to refuse makes no other question of it."""
+    return [
         PROMPT_VERSION,
         judge.link.model,
         judge.link.address,
         judge.shape.temperature,
         [task.rubric, task.score_min, task.score_max, task.system_prompt],
-        material.digest(),
-        occurrence,
-        run_index,
     ]
+
+
+def key_of(question: list[Any], material_digest: str, occurrence: int, run_index: int) -> str:
+    """The key of one judgement. ``occurrence`` tells records with the same contents apart."""
+    asked = [question, material_digest, occurrence, run_index]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 

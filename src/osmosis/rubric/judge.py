@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
 
 from osmosis.rubric.links import Answer, CallFailed, JudgeLink
 from osmosis.rubric.prompt import Material, Task, build_messages
 from osmosis.rubric.request_shape import MAX_CHANGES, RequestShape
-from osmosis.rubric.verdict import Unreadable, Verdict, read_verdict
+from osmosis.rubric.verdict import CUT_OFF, Unreadable, Verdict, read_verdict
 
 ASKS = 2
 """How often one judgement asks for an answer: once, and once more after an unreadable one."""
@@ -52,10 +52,11 @@ class Judge:
         judged = material.text()
         answers: list[Answer] = []
         correction: str | None = None
+        brief = False
         while True:
             messages = build_messages(task, material, correction)
             try:
-                answer = await self._ask(messages)
+                answer = await self._ask(messages, brief=brief)
             except CallFailed as failure:
                 return Judgement(
                     status="failed",
@@ -70,6 +71,7 @@ class Judge:
             except Unreadable as unreadable:
                 if len(answers) < ASKS:
                     correction = unreadable.told
+                    brief = answer.finish_reason in CUT_OFF
                     continue
                 return Judgement(
                     status="unscored",
@@ -83,9 +85,9 @@ class Judge:
                 **_spent(answers[:-1], len(answers), began, answers[-1]),
             )
 
-    async def _ask(self, messages: list[dict[str, str]]) -> Answer:
+    async def _ask(self, messages: list[dict[str, str]], *, brief: bool) -> Answer:
         """One answer, in the best form of request that the model takes."""
-        shape = self.shape
+        shape = replace(self.shape, brief=brief)
         for _ in range(MAX_CHANGES):
             try:
                 answer = await self.link.ask({"messages": messages, **shape.parameters()})
@@ -96,7 +98,7 @@ class Judge:
                 shape = plainer
             else:
                 # Only a form that brought an answer is worth remembering.
-                self.shape = shape
+                self.shape = replace(shape, brief=False)
                 return answer
         return await self.link.ask({"messages": messages, **shape.parameters()})
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from osmosis.rubric.conversations import BadRecord, Record
-from osmosis.rubric.journal import Journal, key_of
+from osmosis.rubric.journal import Journal, key_of, question_of
 from osmosis.rubric.judge import Judge, Judgement
 from osmosis.rubric.prompt import Task
 
@@ -79,6 +79,7 @@ class Judging:
         self, records: Iterable[Record | BadRecord]
     ) -> Iterator[tuple[Outcome, Record, int, int, str]]:
         seen: Counter[str] = Counter()
+        questions = [question_of(judge, self._task) for judge in self._judges]
         for record in records:
             outcome = Outcome(record.index, record.label, record.place)
             self.outcomes.append(outcome)
@@ -89,8 +90,8 @@ class Judging:
             digest = record.material.digest()
             seen[digest] += 1
             for run_index in range(self._number):
-                for number, judge in enumerate(self._judges):
-                    key = key_of(judge, self._task, record.material, seen[digest], run_index)
+                for number, question in enumerate(questions):
+                    key = key_of(question, digest, seen[digest], run_index)
                     yield outcome, record, number, run_index, key
 
     async def _work(self, jobs: Iterator[tuple[Outcome, Record, int, int, str]]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply, text_of
 from osmosis.evaluation.gateway.failures import UpstreamFailure
 from osmosis.evaluation.gateway.model import Model
+from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.limits import CallLimiter, CallMeter
 from osmosis.rubric.links import Answer, CallFailed, refusal_of
 from osmosis.rubric.request_shape import names_a_form
 from osmosis.wire.errors import RunFailed
 
+HTTP_NOT_FOUND = 404
 ANSWERS_WAITED_FOR = 2
 """An answer that does not come in time is asked for once more, with twice the time."""
 
@@ -36,7 +38,10 @@ class OwnLink:
         try:
             reply = await self._limiter.run(tries.once, CallMeter())
         except UpstreamFailure as failure:
-            raise CallFailed(failure.kind, failure.message, failure.status) from failure
+            message = failure.message
+            if failure.status == HTTP_NOT_FOUND and isinstance(self._model, OpenAICompatible):
+                message = f"{message} {await self._model.near_models()}".strip()
+            raise CallFailed(failure.kind, message, failure.status) from failure
         except RunFailed as failed:  # the model could not be loaded or prepared
             raise CallFailed(failed.kind, failed.body()["message"]) from failed
         return Answer(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-MAX_CHANGES = 6
+MAX_CHANGES = 7
 """Refusals of the form that one request may meet: as many as there are forms to give up."""
 
 OF_THE_FORM = frozenset({400, 415, 422, 501})
@@ -28,6 +28,7 @@ _NAMES_FORMAT = re.compile(
 )
 _NAMES_TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 _NAMES_LIMIT = re.compile(r"max_?(?:completion_|output_)?tokens", re.IGNORECASE)
+_NAMES_BOUND = re.compile(r"max_?length", re.IGNORECASE)
 _NOT_THE_FORM = re.compile(
     r"context (?:length|window|size)|too (?:long|large|many tokens)|exceeds? the|"
     r"model .{0,80}(?:not exist|not found)|api key|content (?:policy|filter)|quota|credit",
@@ -47,6 +48,15 @@ SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 """The reason comes first: a model that has written it gives a better score."""
+BRIEF_CHARS = 300
+BRIEF_SCHEMA: Mapping[str, Any] = {
+    **SCHEMA,
+    "properties": {
+        "explanation": {"type": "string", "maxLength": BRIEF_CHARS},
+        "score": {"type": "number"},
+    },
+}
+"""Not sent at first: some providers refuse ``maxLength`` in a strict schema."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +67,17 @@ class RequestShape:
     temperature: float | None = 0.0
     max_tokens: int | None = None
     limit_name: str = "max_tokens"
+    brief: bool = False
+    """Whether the schema bounds the explanation: for a judge that did not come to an end."""
 
     def parameters(self) -> dict[str, Any]:
         """The optional part of a request body."""
         found: dict[str, Any] = {}
         if self.format == "json_schema":
+            schema = BRIEF_SCHEMA if self.brief else SCHEMA
             found["response_format"] = {
                 "type": "json_schema",
-                "json_schema": {"name": "rubric_response", "strict": True, "schema": SCHEMA},
+                "json_schema": {"name": "rubric_response", "strict": True, "schema": schema},
             }
         elif self.format == "json_object":
             found["response_format"] = {"type": "json_object"}
@@ -82,6 +95,12 @@ class RequestShape:
             return replace(self, temperature=None)
         if _NAMES_LIMIT.search(message) and self.max_tokens is not None:
             return self._other_limit()
+        if (
+            self.brief
+            and self.format == "json_schema"
+            and (_NAMES_BOUND.search(message) or not _NOT_THE_FORM.search(message))
+        ):
+            return replace(self, brief=False)
         if _NAMES_FORMAT.search(message) and self.format != "text":
             return self._plainer()
         if status in MAYBE_OF_THE_FORM or _NOT_THE_FORM.search(message):
