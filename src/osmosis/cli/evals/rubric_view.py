@@ -13,7 +13,7 @@ from osmosis.rubric.report import Finished
 
 RECORDS_SHOWN = 20
 ERRORS_SHOWN = 10
-EXPLANATION_SHOWN_CHARS = 90
+EXPLANATION_SHOWN_CHARS = 64
 
 
 def operation(finished: Finished, report: Mapping[str, Any], target: Path | None) -> Operation:
