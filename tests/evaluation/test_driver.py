@@ -19,7 +19,7 @@ from osmosis.evaluation.driver import (
     cancel,
     drive,
 )
-from osmosis.evaluation.rollout_link import RolloutLink
+from osmosis.evaluation.rollout_link import STARTS_AT_ONCE, RolloutLink
 from osmosis.wire.errors import RunFailed
 
 ADMITTED = {
@@ -163,3 +163,43 @@ async def test_connections_are_kept_and_given_up_exchanges_are_not_mixed_up():
             await run(link, limit_s=0.2)
         assert (await run(link)).status == "success"
         assert len(link._idle) == 1
+
+
+async def test_only_a_few_samples_are_on_their_way_into_the_rollout_at_once():
+    arriving = most = 0
+    open_gate = asyncio.Event()
+
+    async def admit(request):
+        nonlocal arriving, most
+        arriving += 1
+        most = max(most, arriving)
+        await open_gate.wait()
+        rollout_id = (await request.json())["rollout_id"]
+        arriving -= 1
+        return web.json_response({**ADMITTED, "rollout_id": rollout_id}, status=202)
+
+    async def result(request):
+        return web.json_response({**DONE[1], "rollout_id": request.match_info["id"]})
+
+    app = web.Application()
+    app.router.add_post("/rollout", admit)
+    app.router.add_get("/rollout/{id}/result", result)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    link = RolloutLink(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    try:
+        drives = [
+            asyncio.create_task(drive(link, f"r{i}", {"rollout_id": f"r{i}"}, limit_s=20))
+            for i in range(4 * STARTS_AT_ONCE)
+        ]
+        async with asyncio.timeout(10):
+            while arriving < STARTS_AT_ONCE:  # noqa: ASYNC110  # what is awaited has no event
+                await asyncio.sleep(0.01)
+        open_gate.set()
+        results = await asyncio.gather(*drives)
+    finally:
+        link.close("stopped")
+        await runner.cleanup()
+    assert {result.status for result in results} == {"success"}
+    assert most == STARTS_AT_ONCE

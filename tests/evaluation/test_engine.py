@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 
 import pytest
 
-from osmosis.evaluation.engine import evaluate
+from osmosis.evaluation.engine import LANES_A_TURN, evaluate
 from osmosis.wire.errors import RunFailed
 from osmosis.workspace.advanced import AdvancedSection
 from tests.evaluation.engine_fakes import MemorySink, plan, row, rows, until
@@ -323,6 +324,29 @@ async def test_sixty_four_at_once_overlap(world, tmp_path):
     assert len(sink.records) == 128
     assert world.most_in_flight > 50
     assert time.monotonic() - began < 5
+
+
+async def test_the_lanes_of_a_wide_run_begin_a_few_in_a_turn_of_the_loop(world, tmp_path):
+    world.max_concurrent = None
+    turn, begun = 0, Counter()
+
+    async def count_turns():
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def note(_):
+        begun[turn] += 1
+
+    world.on_upstream = note
+    counting = asyncio.create_task(count_turns())
+    _, sink = await run(
+        world, tmp_path, rows(*["reward 1"] * 200), batch_size=200, selected_rows=200
+    )
+    counting.cancel()
+    assert len(sink.records) == 200
+    assert max(begun.values()) <= 2 * LANES_A_TURN
 
 
 async def test_an_export_that_hangs_holds_no_slot_and_ends_in_time(world, tmp_path):

@@ -21,7 +21,9 @@ from osmosis.rollout.server.results import result_body
 from osmosis.rollout.types.status import RolloutErrorCategory, RolloutStatus
 
 # Results beyond this size make room, those that were fetched longest ago first.
-RETAINED_MAX_BYTES = 64 * 1024 * 1024
+RETAINED_MAX_BYTES = 16 * 1024 * 1024
+ENTRY_BYTES = 4 * 1024
+"""What an entry takes besides its result."""
 # A lease timer this late means that user code blocked the loop and that polls wait unread.
 LOOP_LAG_S = 1.0
 LAG_GRACE_S = 5.0
@@ -199,7 +201,7 @@ class Registry:
         entry.task = None
         entry.retired_at = asyncio.get_running_loop().time()
         self._retired[entry.rollout_id] = entry
-        self._retained_bytes += len(entry.body or b"")
+        self._retained_bytes += ENTRY_BYTES + len(entry.body or b"")
         self._sweep()
 
     def _sweep(self) -> None:
@@ -227,7 +229,7 @@ class Registry:
     def _forget(self, entry: Entry) -> None:
         del self._retired[entry.rollout_id]
         del self._entries[entry.rollout_id]
-        self._retained_bytes -= len(entry.body or b"")
+        self._retained_bytes -= ENTRY_BYTES + len(entry.body or b"")
 
 
 def _digest(token: str) -> bytes:
