@@ -98,7 +98,7 @@ def test_a_row_score_is_over_the_graded_samples_of_the_row(row: RowResult, outco
     assert judge(measured, Thresholds(min_row_score=0.5)).outcome == outcome
 
 
-REGRESSION = Regression("brave-otter-1", fall=0.1, significant=False, matched=40)
+REGRESSION = Regression("brave-otter-1", fall=0.1, clean_fall=0.1, matched=40)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ REGRESSION = Regression("brave-otter-1", fall=0.1, significant=False, matched=40
         ({}, {}, "failed"),
         ({}, {"max_regression": 0.1}, "passed"),
         ({}, {"only_significant": True}, "passed"),
-        ({"significant": True}, {"only_significant": True}, "failed"),
+        ({"certain": True}, {"only_significant": True}, "failed"),
+        ({"clean_fall": 0.0}, {}, "incomplete"),
+        ({"clean_fall": None}, {}, "failed"),
         ({"fall": -0.2}, {}, "passed"),
         ({"fall": 0.0}, {}, "passed"),
         ({"fall": None, "reason": "other rows"}, {}, "incomplete"),

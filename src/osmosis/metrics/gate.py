@@ -62,13 +62,15 @@ class Regression:
     """The fall of the pass rate from a baseline to this run, over the rows that both have.
 
     ``fall`` is positive when this run is worse; None when no row can be compared, for the
-    ``reason`` that is given.
+    ``reason`` that is given. ``clean_fall`` is the same without samples that broke, ``certain``
+    says that a fall beyond what is allowed is certain at 95 %.
     """
 
     baseline: str
-    fall: float | None
-    significant: bool
-    matched: int
+    fall: float | None = None
+    clean_fall: float | None = None
+    certain: bool = False
+    matched: int = 0
     reason: str = ""
 
 
@@ -227,11 +229,18 @@ def _regression(found: Regression, wanted: Thresholds) -> Check:
     )
     outcome: CheckOutcome = "passed"
     if found.fall > allowed:
-        chance = not found.significant
-        outcome = "passed" if chance and wanted.only_significant else "failed"
-        message += (
-            "; chance explains such a difference" if chance else "; chance does not explain it"
-        )
+        held_without = found.clean_fall is not None and found.clean_fall <= allowed
+        if found.certain:
+            message += "; chance does not explain it"
+        else:
+            message += "; chance may explain it"
+        if wanted.only_significant and not found.certain:
+            outcome = "passed"
+        elif held_without:
+            outcome = "undecided"
+            message += "; without the samples that broke it holds"
+        else:
+            outcome = "failed"
     return Check(name, outcome, allowed, found.fall, message)
 
 

@@ -17,6 +17,7 @@ from osmosis.platform.datasets import routes as datasets
 from osmosis.platform.errors import UnexpectedErrors, install_error_handlers
 from osmosis.platform.evals import routes as evals
 from osmosis.platform.exports import routes as exports
+from osmosis.platform.gates import routes as gates
 from osmosis.platform.githost import routes as githost
 from osmosis.platform.gitsync import routes as gitsync
 from osmosis.platform.imports import routes as imports
@@ -44,6 +45,7 @@ ROOMS = (
     rollouts,
     evals,
     exports,
+    gates,
     comparisons,
     imports,
     runners,

@@ -61,7 +61,7 @@ _FLAGS = (
     ),
     click.option(
         "--only-significant", is_flag=True,
-        help="Let a fall through that chance explains (p ≥ 0.05).",
+        help="Let a fall through that is not certain at 95 %.",
     ),
     click.option(
         "--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",

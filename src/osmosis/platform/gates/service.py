@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from osmosis.metrics.error_types import is_infrastructure
-from osmosis.metrics.gate import Measured, RowResult, Thresholds, judge
+from osmosis.metrics.gate import Measured, Regression, RowResult, Thresholds, judge
 from osmosis.metrics.summary import Summary
-from osmosis.platform.db.models import Sample
+from osmosis.platform.comparisons.service import Comparisons
+from osmosis.platform.db.models import Run, Sample
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.evals.service import find_run
 from osmosis.platform.platform import Platform
@@ -15,7 +16,13 @@ from osmosis.wire.verdict import Verdict
 
 
 async def judge_run(
-    platform: Platform, numbers: Numbers, workspace_id: str, ref: str, thresholds: Thresholds
+    platform: Platform,
+    numbers: Numbers,
+    comparisons: Comparisons,
+    workspace_id: str,
+    *,
+    ref: str,
+    thresholds: Thresholds,
 ) -> Verdict:
     """The verdict on a run of the workspace, as it is now."""
     async with platform.db.read() as session:
@@ -26,14 +33,42 @@ async def judge_run(
         rows = await platform.db.examine(
             lambda connection: rows_below(connection, run.id, summary, thresholds)
         )
+    regression: Regression | None = None
+    if thresholds.baseline is not None and run.sample_count:
+        regression = await _regression(comparisons, run, thresholds.baseline, thresholds)
     measured = Measured(
         status=run.status,
         summary=summary,
         stop_reason=run.stop_reason,
         error=(run.error or {}).get("message"),
         rows=rows,
+        regression=regression,
     )
     return judge(measured, thresholds)
+
+
+async def _regression(
+    comparisons: Comparisons, run: Run, baseline: str, thresholds: Thresholds
+) -> Regression:
+    compared = await comparisons.compare(run.workspace_id, [baseline, run.id], shown=0)
+    name = compared.baseline.name
+    (_, comparison) = compared.candidates[0]
+    if comparison is None:
+        return Regression(name, reason="it ran over another dataset, or other bytes of it")
+    measure, clean = comparison.pass_rate, comparison.clean_pass_rate
+    if measure is None:
+        return Regression(name, reason="no row was recorded by both runs")
+    # Loaded by now with the comparison; a server that compares nothing does without it.
+    from osmosis.metrics.regression import judge_regression  # noqa: PLC0415
+
+    verdict = judge_regression(measure.difference, thresholds.max_regression)
+    return Regression(
+        name,
+        fall=-measure.difference.value,
+        clean_fall=-clean.difference.value if clean is not None else None,
+        certain=verdict.status == "regressed",
+        matched=comparison.matched,
+    )
 
 
 def rows_below(

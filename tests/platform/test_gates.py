@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.platform.runs import Running, Worker, record
+from tests.platform.runs import Running, Worker, record, submission
 
 RUNS = "/api/cli/eval-runs"
 BROKEN = {"status": "failed", "reward": None, "error_type": "timeout"}
@@ -109,3 +109,56 @@ async def test_a_threshold_that_means_nothing_is_refused(
 ) -> None:
     answer = await client.get(f"{RUNS}/{worker.spec['name']}/verdict?{query}")
     assert answer.status_code == 400
+
+
+async def finished_run(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, passes: list[int]
+) -> str:
+    """Another run over the same rows, row r passing ``passes[r]`` of 2 times; its name."""
+    await client.post(RUNS, json=submission(limit=6, n=2))
+    worker = await Worker.claims(worker_client)
+    assert worker is not None
+    rows = [tuple({"reward": float(run < won)} for run in (0, 1)) for won in passes]
+    await record_rows(worker, *rows)
+    await worker.finish()
+    return str(worker.spec["name"])
+
+
+@pytest.mark.parametrize(
+    ("passes", "query", "outcome"),
+    [
+        ([2, 2, 1, 1, 1, 0], "", "passed"),
+        ([0, 0, 0, 0, 0, 0], "", "passed"),
+        ([2, 2, 2, 2, 2, 2], "", "failed"),
+        ([2, 2, 2, 2, 2, 2], "max_regression=0.5", "passed"),
+        ([2, 2, 2, 1, 1, 0], "only_significant=true", "passed"),
+    ],
+)
+async def test_a_run_may_not_fall_behind_a_baseline(
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    worker: Worker,
+    passes: list[int],
+    query: str,
+    outcome: str,
+) -> None:
+    won, lost = {"reward": 1.0}, {"reward": 0.0}
+    await record_rows(
+        worker, (won, won), (won, won), (won, lost), (won, lost), (won, lost), (lost, lost)
+    )
+    await worker.finish()
+    baseline = await finished_run(client, worker_client, passes)
+    found = await verdict(client, worker, f"max_regression_vs={baseline}&{query}")
+    assert found["outcome"] == outcome
+    assert baseline in found["checks"][0]["message"]
+
+
+async def test_a_baseline_that_is_not_there_is_named(
+    client: httpx.AsyncClient, worker: Worker
+) -> None:
+    await finish_a_mixture(worker)
+    path = f"{RUNS}/{worker.spec['name']}/verdict"
+    for ref in ("no-such-run", worker.spec["name"]):
+        answer = await client.get(f"{path}?max_regression_vs={ref}")
+        assert answer.status_code in (400, 404)
+        assert ref in answer.json()["message"]

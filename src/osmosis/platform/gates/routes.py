@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from osmosis.metrics.gate import Thresholds
+from osmosis.platform.comparisons.routes import CurrentComparisons
 from osmosis.platform.deps import CurrentPlatform, CurrentScope
-from osmosis.platform.evals.gate import judge_run
 from osmosis.platform.evals.state import CurrentRuns
+from osmosis.platform.gates.service import judge_run
 
 router = APIRouter(prefix="/api/cli/eval-runs/{ref}/verdict")
 
@@ -41,10 +42,14 @@ def thresholds_query(
 @router.get("")
 async def verdict(
     ref: str,
+    *,
     platform: CurrentPlatform,
     scope: CurrentScope,
     runs: CurrentRuns,
+    comparisons: CurrentComparisons,
     thresholds: Annotated[Thresholds, Depends(thresholds_query)],
 ) -> dict[str, Any]:
-    found = await judge_run(platform, runs.numbers, scope.workspace.id, ref, thresholds)
+    found = await judge_run(
+        platform, runs.numbers, comparisons, scope.workspace.id, ref=ref, thresholds=thresholds
+    )
     return found.body()

@@ -1,0 +1,1 @@
+"""Gates: the verdict on a run by thresholds that somebody sets."""
