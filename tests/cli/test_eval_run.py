@@ -195,6 +195,12 @@ def test_failed_samples_are_results_until_they_are_retried(local: Local):
     assert missing["details"]["missing"] == ["MOOD"]
     done = local.run("--name", "flaky", MOOD="bad-mood-value")
     assert (done["status"], done["results"]["failed"]) == ("finished", 3)
+    assert [row["source_row_index"] for row in done["failed_rows"]] == [0, 1, 2]
+    first = done["failed_rows"][0]
+    assert first["error_type"] == "validation_error"
+    assert "in a bad mood: [" in first["error_message"], "the secret is redacted, the rest is told"
+    assert (Path(first["rollout_dir"]) / "diagnostics.json").is_file()
+    assert done["metrics"]["failed"] == 3
     (local.root / "moods.env").write_text("MOOD='good-mood-value'\n")
     again = local.run("--name", "flaky", "--secrets-file", "moods.env", "--retry-failed")
     assert (again["ran"], again["results"]["failed"], again["results"]["graded"]) == (3, 0, 3)

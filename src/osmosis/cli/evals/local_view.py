@@ -8,11 +8,16 @@ from osmosis.cli.evals.run_view import run_detail
 from osmosis.cli.output import Detail, NextStep, Operation, Section
 from osmosis.cli.output.format import plural
 from osmosis.dataset.selection import format_ranges
-from osmosis.metrics.documents import results_document
+from osmosis.metrics.documents import metrics_file, results_document
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from osmosis.evaluation.local.dataset import LocalDataset
+    from osmosis.evaluation.local.failures import FailedSample
     from osmosis.evaluation.local.run import Ended, LocalRun
+
+MAX_MESSAGE_CHARS = 500
 
 
 def plan_detail(run: LocalRun) -> Detail:
@@ -52,6 +57,8 @@ def operation(run: LocalRun, ended: Ended) -> Operation:
     status = "finished" if complete else ("failed" if outcome.error else "incomplete")
     document = _document(run, ended, status)
     detail = run_detail(document, None, None, {"workspace_directory": str(run.root)})
+    if ended.failures:
+        detail.sections = [*detail.sections, _examples(ended.failures)]
     name = facts.name
     resource: dict[str, Any] = {
         "local_run_id": facts.local_run_id,
@@ -64,6 +71,8 @@ def operation(run: LocalRun, ended: Ended) -> Operation:
         "ran": ended.ran,
         "resumed": facts.total_runs - ended.pending - ended.ran,
         "results": document["results"],
+        "metrics": metrics_file(ended.summary, eval_run={})["summary"],
+        "failed_rows": [_failed_row(failure) for failure in ended.failures],
     }
     if outcome.error:
         resource["error"] = outcome.error.model_dump(exclude_none=True)
@@ -78,6 +87,34 @@ def operation(run: LocalRun, ended: Ended) -> Operation:
         detail=detail,
         exit_code=0 if complete else 1,
     )
+
+
+def _failed_row(failure: FailedSample) -> dict[str, Any]:
+    record = failure.record
+    return {
+        "row_index": record.row_index,
+        "source_row_index": record.source_row_index,
+        "run_index": record.run_index,
+        "rollout_id": record.rollout_id,
+        "error_type": record.error_type,
+        "error_message": failure.message,
+        "rollout_dir": str(failure.directory),
+    }
+
+
+def _examples(failures: Sequence[FailedSample]) -> Section:
+    """What the first sample of each kind of error said."""
+    first: dict[str, FailedSample] = {}
+    for failure in failures:
+        first.setdefault(str(failure.record.error_type), failure)
+    rows = [
+        (
+            f"Row {failure.record.row_index}, run {failure.record.run_index}",
+            f"{kind}: {(failure.message or 'it says no more')[:MAX_MESSAGE_CHARS]}",
+        )
+        for kind, failure in first.items()
+    ]
+    return Section("The first of each error", rows=rows)
 
 
 def _message(ended: Ended, name: str) -> str:

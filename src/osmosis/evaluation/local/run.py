@@ -15,6 +15,7 @@ from osmosis.dataset.selection import format_ranges
 from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.journal import Journal
 from osmosis.evaluation.local.dataset import DatasetRows, LocalDataset
+from osmosis.evaluation.local.failures import FailedSample, first_failures
 from osmosis.evaluation.local.inputs import check_unchanged, resolved_inputs
 from osmosis.evaluation.local.projections import RunFacts
 from osmosis.evaluation.local.response_store import LocalResponseStore
@@ -65,6 +66,8 @@ class Ended:
     effective: dict[str, Any]
     archived: Path | None
     completed_at: str | None
+    failures: list[FailedSample]
+    """The first of them."""
 
 
 Update = Callable[[dict[str, Any]], None]
@@ -145,6 +148,7 @@ async def run_locally(
                 showing.cancel()
             await sink.flush()
             summary = await sink.conclude("incomplete" if sink.pending else "finished")
+            failures = await asyncio.to_thread(first_failures, directory, sink.records)
             watcher.end()
     finally:
         journal.close()
@@ -159,6 +163,7 @@ async def run_locally(
         effective=sink.effective_values,
         archived=archived,
         completed_at=directory.completed_at(),
+        failures=failures,
     )
 
 
