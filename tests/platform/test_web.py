@@ -46,6 +46,24 @@ async def test_the_start_leads_to_the_runs_of_the_only_workspace(
     assert worker.spec["name"] in answer.text and "0 / 60" in text_of(answer.text)
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("integrations/git", "osmosis workspace connect"),
+        ("billing", "no billing"),
+        ("benchmarks", "no benchmarks"),
+        ("api-keys", "osmosis auth login"),
+    ],
+)
+async def test_a_link_of_the_vendors_command_says_what_to_do_here(
+    page_client: httpx.AsyncClient, place: str, said: str
+) -> None:
+    answer = await page_client.get(f"/agents/{place}")
+    assert answer.status_code == 404
+    assert said in answer.text and "no such page" not in answer.text
+    assert "no billing" not in (await page_client.get(f"/others/{place}")).text
+
+
 async def test_pages_need_a_session_and_membership(
     anonymous: httpx.AsyncClient,
     platform_app: FastAPI,

@@ -19,6 +19,7 @@ from osmosis.platform.evals.state import CurrentRuns
 from osmosis.platform.paging import LogQuery, Page, fetch_log_page
 from osmosis.platform.platform import Platform
 from osmosis.platform.security.signing import presigned_url
+from osmosis.platform.web import vendor_links
 from osmosis.platform.web.access import member_workspace
 from osmosis.platform.web.conversation import label_of, turn_of
 from osmosis.platform.web.live import REGIONS, live_regions
@@ -34,6 +35,7 @@ STEPS_PER_PAGE = 50
 RUNS_PER_PAGE = 30
 
 router = APIRouter(include_in_schema=False)
+router.include_router(vendor_links.router)
 
 Index = Annotated[int, Path(ge=0, lt=2**31)]
 Offset = Annotated[int, Query(ge=0, lt=2**31)]
