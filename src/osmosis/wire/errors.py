@@ -36,13 +36,21 @@ class Issue:
     key_correction: str | None = None
     line: int | None = None
 
+    def __str__(self) -> str:
+        """``evaluation.batchsize (line 9): unknown key; did you mean evaluation.batch_size?``"""
+        where = f"{self.key} (line {self.line})" if self.line else self.key
+        text = f"{where}: {self.message}" if where else self.message
+        if self.key_correction and self.key_correction not in self.message:
+            text += f" (did you mean {self.key_correction}?)"
+        return text
+
     def body(self) -> dict[str, Any]:
         """The issue on the wire; absent values left out."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class OsmosisError(Exception):
-    """Base of every designed error. ``str(error)`` is the sentence for people."""
+    """Base of every designed error. ``str(error)`` is for people: the sentence, then the issues."""
 
     code = "INTERNAL"
     http_status = 500
@@ -64,6 +72,9 @@ class OsmosisError(Exception):
         self.field = field
         self.issues = list(issues)
         self.details = dict(details or {})
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *map(str, self.issues)])
 
     def body(self) -> dict[str, Any]:
         """The HTTP error body (platform-api.md §3.0): both spellings of the text, one shape."""

@@ -9,7 +9,7 @@ import click
 
 from osmosis.cli.commands.options import CONTEXT, EVERYWHERE, FILE
 from osmosis.cli.output import NextStep, Operation
-from osmosis.cli.output.messages import issue_line, warn
+from osmosis.cli.output.messages import warn
 from osmosis.cli.session import session
 from osmosis.client.api import Api
 from osmosis.client.auth import find_platform, find_token
@@ -43,7 +43,7 @@ def app(path: Path, fix: bool) -> Operation:
     }
     for name, issues in report.config_problems.items():
         for issue in issues:
-            line = issue_line(issue)
+            line = str(issue)
             warn("CONFIG_PROBLEM", line if line.startswith(name) else f"{name}: {line}")
     if not report.valid:
         raise ValidationFailed(

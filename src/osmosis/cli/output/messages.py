@@ -11,7 +11,7 @@ from osmosis.cli.output.format import printable
 from osmosis.cli.output.mode import output
 from osmosis.cli.output.render import to_json
 from osmosis.cli.output.results import SCHEMA_VERSION, Detail
-from osmosis.wire.errors import Issue, OsmosisError
+from osmosis.wire.errors import OsmosisError
 
 DEBUG_ENV = "OSMOSIS_DEBUG"
 
@@ -38,7 +38,7 @@ def show_error(error: OsmosisError) -> None:
         return
     print(f"{_painted('Error:', '31;1')} {printable(error.message)}", file=sys.stderr)
     for issue in error.issues:
-        print(f"  {printable(issue_line(issue))}", file=sys.stderr)
+        print(f"  {printable(str(issue))}", file=sys.stderr)
     if error.hint:
         print(printable(error.hint), file=sys.stderr)
     sys.stderr.flush()
@@ -60,22 +60,12 @@ def error_body(error: OsmosisError) -> dict[str, object]:
         details["issues"] = [issue.body() for issue in error.issues]
     if error.hint:
         details["hint"] = error.hint
-    lines = [error.message, *(issue_line(issue) for issue in error.issues)]
     return {
         "schema_version": SCHEMA_VERSION,
         "command": output.command,
         "cli_version": __version__,
-        "error": {"code": error.code, "message": "\n".join(lines), "details": details},
+        "error": {"code": error.code, "message": str(error), "details": details},
     }
-
-
-def issue_line(issue: Issue) -> str:
-    """``evaluation.batchsize (line 9): unknown key; did you mean evaluation.batch_size?``"""
-    where = f"{issue.key} (line {issue.line})" if issue.line else issue.key
-    text = f"{where}: {issue.message}" if where else issue.message
-    if issue.key_correction and issue.key_correction not in issue.message:
-        text += f" (did you mean {issue.key_correction}?)"
-    return text
 
 
 def _painted(word: str, code: str) -> str:
