@@ -123,21 +123,40 @@ def test_a_file_without_one_usable_record_is_refused_with_its_first_lines(tmp_pa
         count_records(tmp_path / "none.jsonl")
 
 
+def test_the_lines_of_an_exported_run_are_conversations(tmp_path: Path):
+    document = trajectory([{"role": "user", "content": "6 x 7?"}, said("42")], label="43")
+    line = {"row_index": 3, "run_index": 1, "status": "success", "trajectory": document}
+    record = one(tmp_path, line)
+    assert isinstance(record, Record)
+    assert record.label == "row_3_run_1"
+    material = record.material
+    assert (material.candidate, material.original_input, material.ground_truth) == (
+        "42",
+        "6 x 7?",
+        "43",
+    )
+    assert isinstance(one(tmp_path, {"row_index": 3, "status": "failed"}), BadRecord)
+
+
+def trajectory(messages: list[dict[str, Any]], label: str) -> dict[str, Any]:
+    return build_trajectory(
+        messages,
+        rollout_id="a" * 32,
+        label=label,
+        reward=None,
+        metrics={},
+        extra_fields={},
+        request_metadata=None,
+        request_extra_fields=None,
+    )
+
+
 def test_the_trajectories_of_a_downloaded_run_are_conversations(tmp_path: Path):
     folder = tmp_path / "run" / "trajectories"
     folder.mkdir(parents=True)
     for row, run in ((10, 0), (2, 1), (2, 0)):
         messages = [{"role": "user", "content": f"question {row}"}, said(f"answer {row}.{run}")]
-        document = build_trajectory(
-            messages,
-            rollout_id="a" * 32,
-            label=f"label {row}",
-            reward=None,
-            metrics={},
-            extra_fields={},
-            request_metadata=None,
-            request_extra_fields=None,
-        )
+        document = trajectory(messages, label=f"label {row}")
         (folder / f"row_{row}_run_{run}.json").write_text(json.dumps(document))
     (folder / "row_3_run_0.json").write_text('{"steps": []}')
     for directory in (tmp_path / "run", folder):

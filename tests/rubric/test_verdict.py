@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,29 @@ def test_every_cut_of_a_verdict_is_no_verdict():
     for length in range(len(whole)):
         with pytest.raises(Unreadable):
             read_verdict(whole[:length], score_min=0, score_max=1, finish_reason="stop")
+
+
+ENDLESS = {
+    "quotes": '{"score": 0.5, "explanation": "' + '"a" ' * 4500 + "}",
+    "commas": '{"score": 0.5, "explanation": ' + ',"' * 9000 + "}",
+    "comments": '{"score": 0.5, ' + "/*" * 9000 + "}",
+    "scores": '{"score": 0.5, ' + '"score": 0.5, ' * 1200 + "}",
+    "open tags": "<" + "<score>1" * 20_000 + ">",
+    "open explanations": "<score>1</score>" + "<explanation>" * 14_000 + ">",
+    "reasonings": "<think></think>" * 10_000 + "{",
+    "fences": "```json\n{" * 15_000,
+    "objects": "x " + '{"a":' * 30_000,
+    "lines": "Score: 0.5\n" * 15_000,
+    "blanks": "score" + " " * 190_000 + "x",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_no_answer_takes_long_to_read(name: str):
+    began = time.process_time()
+    with pytest.raises(Unreadable):
+        read_verdict(ENDLESS[name] + " ", score_min=0, score_max=0.4, finish_reason="stop")
+    assert time.process_time() - began < 1.0
 
 
 PARTS = st.sampled_from(

@@ -1,4 +1,4 @@
-"""What is to be judged: JSONL conversations, or the trajectories of a downloaded run.
+"""What is to be judged: JSONL conversations, an exported or a downloaded run.
 
 A line that cannot be used becomes a :class:`BadRecord` that names it; the others are judged.
 """
@@ -99,16 +99,17 @@ def require_usable(path: Path) -> None:
 
 
 def _of_line(value: Mapping[str, Any], with_conversation: bool) -> Material:
-    messages = value.get("messages")
+    messages, candidate = value.get("messages"), _text(value.get("solution_str"))
     before: Sequence[Mapping[str, Any]] | None = None
     if isinstance(messages, list) and messages:
         candidate, before = _last_answer(cast("list[Any]", messages))
-    else:
-        candidate = value.get("solution_str")
-        if not isinstance(candidate, str) or not candidate.strip():
-            raise _Unusable(
-                "it needs 'messages' (a list with an assistant's message) or 'solution_str' (text)"
-            )
+    elif candidate is None:
+        exported = value.get("trajectory")
+        if isinstance(exported, dict):
+            return _of_trajectory(cast("dict[str, Any]", exported), with_conversation)
+        raise _Unusable(
+            "it needs 'messages' (a list with an assistant's message) or 'solution_str' (text)"
+        )
     metadata = value.get("metadata")
     return Material(
         candidate=candidate,
@@ -144,7 +145,10 @@ def _objects(values: list[Any]) -> list[dict[str, Any]]:
 
 
 def _label(value: Mapping[str, Any]) -> str | None:
-    return _text(value.get("id")) or _text(value.get("conversation_id"))
+    given = _text(value.get("id")) or _text(value.get("conversation_id"))
+    if given is None and "trajectory" in value and "row_index" in value:
+        return f"row_{value['row_index']}_run_{value.get('run_index', 0)}"
+    return given
 
 
 def _text(value: Any) -> str | None:

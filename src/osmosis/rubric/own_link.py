@@ -27,6 +27,7 @@ class OwnLink:
         self._model = model
         self._timeout_s = timeout_s
         self._limiter = limiter
+        self._prepared = False
         self.provider = model.provider
         self.model = model.path
         self.address = model.base_url
@@ -36,6 +37,10 @@ class OwnLink:
     async def ask(self, body: Mapping[str, Any]) -> Answer:
         tries = _Tries(self._model, body, self._timeout_s)
         try:
+            if not self._prepared:
+                # What must be loaded first takes none of the time for an answer.
+                await self._model.prepare()
+                self._prepared = True
             reply = await self._limiter.run(tries.once, CallMeter())
         except UpstreamFailure as failure:
             message = failure.message

@@ -32,6 +32,8 @@ MAX_ANSWER_CHARS = 200_000
 MAX_MENDED_CHARS = 20_000
 """Repair is quadratic on hostile text; a verdict with faults is short."""
 
+MAX_XML_TAGS = 20
+
 _NUMBER = r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 NUMBER = re.compile(_NUMBER)
 _QUOTE = "[\"'`*_“”‘’]*"
@@ -56,8 +58,9 @@ _LINE = re.compile(
     rf"^[ \t>*_#-]*(?:final |overall )?score[ \t*_]*[:=][ \t*_]*({_NUMBER})[ \t*_]*\.?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_XML_SCORE = re.compile(r"<score>(.*?)</score\s*>", re.DOTALL | re.IGNORECASE)
+_XML_SCORE = re.compile(r"<score>(.{0,100}?)</score\s*>", re.DOTALL | re.IGNORECASE)
 _XML_EXPLANATION = re.compile(r"<explanation>(.*?)</explanation\s*>", re.DOTALL | re.IGNORECASE)
+_XML_TAG = re.compile(r"<(?:score|explanation)>", re.IGNORECASE)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _SPEAKS_OF_SCORES = re.compile(r"score\W{0,16}\.?[0-9]|<score\b", re.IGNORECASE)
 _DISOWNED = re.compile(
@@ -184,6 +187,8 @@ class _Reader:
         return self._stated(score, explanation, body)
 
     def _xml(self, body: str) -> Verdict:
+        if len(_XML_TAG.findall(body)) > MAX_XML_TAGS:
+            raise Unreadable("the answer states more than one score", _ONE_SCORE)
         scores = {_xml_text(found) for found in _XML_SCORE.findall(body)}
         explanations = [_xml_text(found) for found in _XML_EXPLANATION.findall(body)]
         if len(scores) != 1 or len(explanations) > 1:
