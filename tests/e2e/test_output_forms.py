@@ -165,6 +165,11 @@ WALKS = [
         "detail",
         {"baseline", "pass_threshold", "cluster_by", "confidence", "comparisons"} | CONTEXT,
     ),
+    Walk(
+        "eval rerun {other} -y",
+        "operation",
+        {"id", "name", "status", "rerun_of", "commit_sha", "model_name", "samples"} | CONTEXT,
+    ),
     Walk("eval logs {run}", "list", {"timestamp", "level", "step", "message"}),
     Walk("eval download {run} --type all -o got-{mode}", "operation", DOWNLOAD | CONTEXT),
     Walk(

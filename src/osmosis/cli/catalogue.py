@@ -56,6 +56,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
                 "list",
                 "info",
                 "compare",
+                "rerun",
                 "samples",
                 "show",
                 "logs",

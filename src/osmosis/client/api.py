@@ -234,6 +234,9 @@ class Api(Connection):
         body = {"secrets": dict(secrets)} if secrets else {}
         return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/retry", body=body, timeout_s=120.0)
 
+    def rerun_eval(self, ref: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/rerun", body=body, timeout_s=120.0)
+
     def stop_eval(self, ref: str) -> dict[str, Any]:
         return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/stop", body={})
 

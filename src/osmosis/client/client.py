@@ -156,6 +156,29 @@ class Client:
         """Run the failed and skipped samples of an ended run again."""
         return self.run(str(self._api.retry_eval(_ref(run), secrets)["id"]))
 
+    def rerun(
+        self,
+        run: Run | str,
+        *,
+        commit_sha: str | None = None,
+        branch: str | None = None,
+        model: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+        wait: bool = False,
+        timeout_s: float | None = None,
+    ) -> Run:
+        """Start a run on the same rows, seeds and settings, on another commit or model.
+
+        Without either it repeats the run as it was, which shows how much its numbers move by
+        themselves. ``secrets`` gives values that only the run had.
+        """
+        asked = {"commit_sha": commit_sha, "branch": branch, "model": model}
+        body: dict[str, Any] = {key: value for key, value in asked.items() if value}
+        if secrets:
+            body["secrets"] = dict(secrets)
+        started = str(self._api.rerun_eval(_ref(run), body)["id"])
+        return self.wait(started, timeout_s=timeout_s) if wait else self.run(started)
+
     def delete(self, run: Run | str) -> None:
         """Delete a run with its samples, trajectories and logs."""
         self._api.delete_eval(_ref(run))

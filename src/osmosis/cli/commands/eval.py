@@ -12,6 +12,7 @@ from osmosis.cli.commands import (
     eval_compare,
     eval_export,
     eval_local,
+    eval_rerun,
     eval_rubric,
     eval_samples,
     eval_wait,
@@ -49,6 +50,7 @@ FOLLOW_POLL_S = 0.5
 
 app = group("eval", "Submit evaluation runs, follow them, read the results.")
 app.add_command(eval_compare.compare)
+app.add_command(eval_rerun.rerun)
 app.add_command(eval_local.run)
 app.add_command(eval_local.upload)
 app.add_command(eval_wait.watch)

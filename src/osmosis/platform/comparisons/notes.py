@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FEW_ROWS = 30
 SETTINGS = ("rollout", "entrypoint", "model_path", "commit_sha", "dataset_name", "n")
+SAID_ELSEWHERE = ("sample_seed", "pass_threshold")
+"""Which rows ran and what passes are said in notes of their own."""
 
 
 class Note(NamedTuple):
@@ -26,7 +28,9 @@ def changed_settings(baseline: Run, candidate: Run) -> list[tuple[str, object, o
     for section in ("evaluation", "advanced"):
         old, new = baseline.config.get(section, {}), candidate.config.get(section, {})
         both += [
-            (key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if key not in SETTINGS
+            (key, old.get(key), new.get(key))
+            for key in sorted({*old, *new})
+            if key not in (*SETTINGS, *SAID_ELSEWHERE)
         ]
     both += [
         (f"env.{key}", baseline.env.get(key), candidate.env.get(key))

@@ -47,7 +47,7 @@ async def retry_run(
     platform: Platform, scope: Scope, ref: str, body: Mapping[str, Any]
 ) -> Reopened:
     """Reopen the run; raises when it has not ended, or cannot or need not run again."""
-    given = _given_secrets(body)
+    given = given_secrets(body)
     async with platform.db.read() as session:
         run, _ = await find_run(session, scope.workspace.id, ref)
         _require_ended(run)
@@ -182,11 +182,12 @@ async def _secret_scopes(
     erased = [name for name, scope in run.secret_scopes.items() if scope == PROVIDED_SCOPE]
     missing = [n for n in required if n not in given and (n in erased or n not in stored)]
     if missing:
-        raise _values_needed(missing)
+        raise values_needed(missing)
     return {name: PROVIDED_SCOPE if name in given else stored[name].scope for name in required}
 
 
-def _values_needed(names: Iterable[str]) -> NotFound:
+def values_needed(names: Iterable[str]) -> NotFound:
+    """The error for secrets whose values were erased with the run that they were given for."""
     listed = list(names)
     return NotFound(
         f"The run needs values again that are not stored: {', '.join(listed)}.",
@@ -196,7 +197,8 @@ def _values_needed(names: Iterable[str]) -> NotFound:
     )
 
 
-def _given_secrets(body: Mapping[str, Any]) -> dict[str, str]:
+def given_secrets(body: Mapping[str, Any]) -> dict[str, str]:
+    """The values of ``secrets`` in a body; refuses what is not text."""
     given = body.get("secrets") or {}
     if not isinstance(given, Mapping):
         raise ValidationFailed("'secrets' must be a table of name and value.", field="secrets")

@@ -14,6 +14,7 @@ from osmosis.platform.deps import CurrentPlatform, CurrentScope
 from osmosis.platform.evals import download_routes, sample_routes, service
 from osmosis.platform.evals.documents import detail, duration_ms, list_item
 from osmosis.platform.evals.plan import plan_document
+from osmosis.platform.evals.rerun import RerunRequest, rerun
 from osmosis.platform.evals.retry import retry_run
 from osmosis.platform.evals.state import CurrentRuns, install_run_state
 from osmosis.platform.evals.submission import check_submission, create_run
@@ -117,6 +118,27 @@ async def retry(
         "resumed_count": run.resumed_count,
         "generation": run.generation,
         "platform_url": run_url(request, scope.workspace.name, run),
+    }
+
+
+@runs.post("/{ref}/rerun", status_code=201)
+async def run_again(
+    ref: str, body: RerunRequest, request: Request, platform: CurrentPlatform, scope: CurrentScope
+) -> dict[str, Any]:
+    run, made, warnings = await rerun(platform, scope, ref, body)
+    return {
+        "id": made.id,
+        "name": made.name,
+        "status": made.status,
+        "created_at": iso(made.created_at),
+        "platform_url": run_url(request, scope.workspace.name, made),
+        "warnings": warnings,
+        "rerun_of": {"id": run.id, "name": run.name},
+        "commit_sha": made.commit_sha,
+        "branch": made.branch,
+        "model_name": made.model_path,
+        "dataset_name": made.dataset_name,
+        "samples": made.selected_rows * made.n,
     }
 
 
