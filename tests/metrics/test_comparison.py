@@ -12,7 +12,7 @@ from scipy import stats
 
 from osmosis.metrics.comparison import compare
 from osmosis.metrics.intervals import Estimate
-from osmosis.metrics.paired import Difference
+from osmosis.metrics.paired import Difference, paired_rate_interval
 from osmosis.metrics.regression import judge_regression
 from osmosis.metrics.row_table import SampleColumns
 from osmosis.metrics.unpaired import welch
@@ -111,6 +111,15 @@ def test_one_try_each_is_mcnemars_and_several_are_rows_resampled():
     assert found.pass_rate is not None
     assert found.pass_rate.difference.test == "sign-permutation"
     assert (found.pass_rate.difference.rows, found.matched) == (30, 30)
+
+
+def test_rates_that_no_row_changed_have_the_interval_of_so_many_unchanged_rows():
+    often = [{"row": r, "run": n, "reward": float(r % 2)} for r in range(30) for n in range(3)]
+    found = compare(columns(often), columns(often), pass_threshold=1.0)
+    assert found.pass_rate is not None and found.score is not None
+    rate, score = found.pass_rate.difference, found.score.difference
+    assert (rate.low, rate.high) == pytest.approx(paired_rate_interval(0, 0, 30))
+    assert (score.low, score.high, score.p_value) == (None, None, 1.0)
 
 
 def test_rows_count_alike_however_many_runs_each_has():

@@ -23,6 +23,7 @@ def distribution_of(values: list[float]) -> Distribution:
     return made
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
 def test_few_values_have_the_quantiles_of_numpy(values: list[float]):
     found = distribution_of(values).quantiles(SHARES)
@@ -47,7 +48,7 @@ def test_many_values_have_them_within_the_stated_accuracy(kind: str):
     assert made.quantiles([0.0, 1.0]) == pytest.approx([min(values), max(values)], rel=0.01)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1e300, 1e300), max_size=60), st.integers())
 def test_neither_order_nor_storing_in_between_changes_anything(values: list[float], seed: int):
     shuffled = list(values)

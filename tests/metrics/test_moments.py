@@ -9,7 +9,7 @@ import statistics
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osmosis.metrics.moments import Moments, pack, root_of_ratio, unpack
@@ -24,6 +24,7 @@ def moments_of(values: list[float]) -> Moments:
     return moments
 
 
+@settings(deadline=None)
 @given(st.lists(finite, min_size=1, max_size=40), st.integers())
 def test_neither_order_nor_storing_in_between_changes_a_digit(values: list[float], seed: int):
     shuffled = list(values)
@@ -35,12 +36,14 @@ def test_neither_order_nor_storing_in_between_changes_a_digit(values: list[float
     assert broken == straight
 
 
+@settings(deadline=None)
 @given(st.lists(finite, min_size=1, max_size=40))
 def test_the_mean_is_the_rational_one_correctly_rounded(values: list[float]):
     exact = sum(map(Fraction, values)) / len(values)
     assert moments_of(values).mean() == float(exact)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40))
 def test_the_spread_agrees_with_the_statistics_module(values: list[float]):
     moments = moments_of(values)
@@ -65,11 +68,13 @@ def test_a_value_many_times_is_that_many_values():
     assert many == moments_of([0.1] * 1000)
 
 
+@settings(deadline=None)
 @given(st.integers())
 def test_long_numbers_come_back_from_their_text(value: int):
     assert unpack(pack(value)) == value
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**400), st.integers(1, 10**400))
 def test_roots_of_ratios_beyond_the_float_range(numerator: int, denominator: int):
     exact = Fraction(numerator, denominator)

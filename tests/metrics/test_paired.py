@@ -159,7 +159,16 @@ def test_one_group_alone_has_a_difference_and_no_interval():
 def test_no_difference_anywhere_is_no_difference():
     found = paired_means(np.zeros(50))
     assert found is not None
-    assert (found.value, found.low, found.high, found.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert (found.value, found.low, found.high, found.p_value) == (0.0, None, None, 1.0)
+
+
+def test_few_rows_that_changed_have_the_interval_of_students_t():
+    differences = np.array([0.5, 1.0] + [0.0] * 20)
+    found = paired_means(differences)
+    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert found is not None and found.interval == "t"
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=CLOSE)
+    assert found.p_value == 0.5, "of four assignments of signs two are as far from zero"
 
 
 @settings(max_examples=40, deadline=None)
@@ -175,6 +184,7 @@ def test_swapping_the_runs_swaps_the_sign_and_keeps_the_p_value(values: list[flo
     assert one.low is None or one.high is None or one.low <= one.value <= one.high
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_several_comparisons_are_adjusted_as_statsmodels_does(p_values: list[float]):
     expected = multipletests(p_values, method="holm")[1]

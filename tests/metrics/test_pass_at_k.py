@@ -6,7 +6,7 @@ from collections import Counter
 from math import comb
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osmosis.metrics.pass_at_k import (
@@ -17,6 +17,7 @@ from osmosis.metrics.pass_at_k import (
 )
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.data())
 def test_the_estimate_equals_its_binomial_definition(attempts: int, data: st.DataObject) -> None:
     passes = data.draw(st.integers(0, attempts))
@@ -25,6 +26,7 @@ def test_the_estimate_equals_its_binomial_definition(attempts: int, data: st.Dat
     assert pass_at_k_value(attempts, passes, k) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.data())
 def test_the_estimate_of_all_passing_equals_its_binomial_definition(
     attempts: int, data: st.DataObject

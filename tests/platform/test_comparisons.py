@@ -105,7 +105,7 @@ async def test_two_runs_of_the_same_thing_say_so_and_conclude_nothing(
     (part,) = (await compared(client, "twin-tern-1", "twin-tern-2"))["comparisons"]
     assert part["changed_settings"] == []
     assert part["conclusion"].startswith("No difference in the pass rate of twin-tern-2")
-    assert "no proof that they are alike" in part["conclusion"]
+    assert "no proof that they are alike: the interval says" in part["conclusion"]
     assert "Nothing was set differently" in part["conclusion"]
 
 

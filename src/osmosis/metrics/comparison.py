@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from osmosis.metrics.paired import Difference, Floats, paired_means, paired_rates
+from osmosis.metrics.paired import (
+    Difference,
+    Floats,
+    paired_means,
+    paired_rate_interval,
+    paired_rates,
+)
 from osmosis.metrics.row_table import RowTable, SampleColumns, rows_of
 
 SHOWN_CHANGES = 20
@@ -123,7 +129,17 @@ def _rates(
         difference = paired_rates(old == 1, new == 1)
     else:
         difference = paired_means(new - old, groups[tried] if groups is not None else None)
+        if difference is not None and difference.low is None and difference.clusters > 1:
+            difference = _bounded(difference)
     return _measure(old, new, difference)
+
+
+def _bounded(difference: Difference) -> Difference:
+    """Rates that no row changed have an interval all the same: that of so many unchanged rows."""
+    if difference.value:
+        return difference
+    low, high = paired_rate_interval(0, 0, difference.clusters)
+    return replace(difference, low=low, high=high, interval="bonett-price")
 
 
 def _means(

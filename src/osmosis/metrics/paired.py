@@ -29,6 +29,9 @@ FLIPS = 10_000
 EXACT_FLIPS = 16
 """Up to so many groups that differ, every assignment of signs is tried: 2^16."""
 
+FEW_MOVED = 10
+"""With fewer groups that differ from the others, resampling sees too little of what may happen."""
+
 MANY_GROUPS = 1000
 """Beyond, the mean of so many is normal: resampling would cost seconds and say the same."""
 
@@ -40,7 +43,8 @@ class Difference:
     """Candidate minus baseline over ``rows`` rows in ``clusters`` groups, with a 95 % interval.
 
     ``p_value``: how often a difference at least as large arises when the two are alike. It and the
-    interval are None when one group alone says nothing. ``interval`` and ``test`` name the methods.
+    interval are None when one group alone says nothing, the interval also when nothing varies.
+    ``interval`` and ``test`` name the methods.
     """
 
     value: float
@@ -105,7 +109,8 @@ def paired_means(
     """The mean of differences by row, with rows of one group resampled together.
 
     The interval is the bias-corrected accelerated bootstrap (Efron 1987), the test a permutation
-    of signs: if the two runs are alike, either could have been called the candidate. Beyond
+    of signs: if the two runs are alike, either could have been called the candidate. Where fewer
+    than :data:`FEW_MOVED` groups stand out, the interval is Student's t. Beyond
     :data:`MANY_GROUPS` groups, and without ``resample``, both are Student's t. None without rows.
     """
     rows = len(differences)
@@ -119,15 +124,17 @@ def paired_means(
         return Difference(value, None, None, None, rows, clusters, "none", "none")
     if not error:
         p_value = flip_p_value(sums)
-        return Difference(value, value, value, p_value, rows, clusters, "constant", FLIP_TEST)
+        return Difference(value, None, None, p_value, rows, clusters, "none", FLIP_TEST)
+    reach = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
+    low, high, interval = value - reach, value + reach, "t"
     if clusters > MANY_GROUPS or not resample:
-        reach = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
         p_value = 2 * t_tail(abs(value) / error, clusters - 1)
-        return Difference(value, value - reach, value + reach, p_value, rows, clusters, "t", "t")
-    low, high = bca_interval(sums, counts)
+        return Difference(value, low, high, p_value, rows, clusters, interval, "t")
+    if _moved(sums, counts) >= FEW_MOVED:
+        low, high = bca_interval(sums, counts)
+        low, high, interval = min(low, value), max(high, value), "bca-bootstrap"
     return Difference(
-        value, min(low, value), max(high, value), flip_p_value(sums), rows, clusters,
-        "bca-bootstrap", FLIP_TEST,
+        value, low, high, flip_p_value(sums), rows, clusters, interval, FLIP_TEST,
     )  # fmt: skip
 
 
@@ -138,6 +145,12 @@ def grouped(values: Floats, groups: NDArray[Any] | None) -> tuple[Floats, Floats
     _, places = np.unique(groups, return_inverse=True)
     sums = np.bincount(places, weights=values).astype(np.float64)
     return sums, np.bincount(places).astype(np.float64)
+
+
+def _moved(sums: Floats, counts: Floats) -> int:
+    """How many groups do not have the most common mean."""
+    _, often = np.unique(sums / counts, return_counts=True)
+    return len(sums) - int(often.max())
 
 
 def bca_interval(

@@ -64,7 +64,7 @@ def rerun(
     compare = operation.next_steps[-1]
     ended = wait_after(operation, str(answer["name"]))
     if isinstance(ended, Operation):
-        ended.next_steps = (compare,)
+        ended.next_steps = (NextStep("Compare:", compare.command),)
     return ended
 
 

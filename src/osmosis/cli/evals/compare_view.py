@@ -72,9 +72,17 @@ def _measures(part: Document) -> Rows:
         rows.append(("Matched", f"{matched}, {left_out:,} left out" if left_out else matched))
     for name, label, show, signed in SHOWN_MEASURES:
         measure = part["measures"].get(name)
-        if measure:
+        if measure and _tells(name, measure, part["measures"]):
             rows.append((label, _measure_text(measure, show, signed)))
     return rows
+
+
+def _tells(name: str, measure: Document, measures: Document) -> bool:
+    """Whether a measure says anything that the others do not."""
+    if name == "clean_pass_rate":
+        rate = measures.get("pass_rate") or {}
+        return any(measure[key] != rate.get(key) for key in ("baseline", "candidate", "rows"))
+    return bool(measure["baseline"] or measure["candidate"]) or name in ("pass_rate", "score")
 
 
 def _measure_text(
@@ -96,7 +104,7 @@ def _changes(changes: Document) -> Rows:
         before, after = row["baseline"], row["candidate"]
         rows.append(
             (
-                f"row {row['source_row']}",
+                f"dataset row {row['source_row']}",
                 f"{_passes(before)} -> {_passes(after)}  {after['url']}",
             )
         )

@@ -53,10 +53,12 @@ def _sentence(baseline: str, candidate: str, name: str, measure: Measure, paired
             "unlikely reason."
         )
     noun = "pass rate" if name == "pass_rate" else "mean reward"
+    alike = "That is no proof that they are alike"
+    if measure.get("low") is not None:
+        alike += ": the interval says how far apart they may be"
     return (
         f"No difference in the {noun} of {candidate} and {baseline} can be concluded: {facts}. "
-        "Chance explains it; that is no proof that they are alike, the interval says how far apart "
-        "they may be."
+        f"{alike}."
     )
 
 
