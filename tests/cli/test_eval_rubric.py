@@ -217,7 +217,12 @@ def test_a_scripted_judge_needs_no_server(osmosis: Osmosis, tmp_path: Path):
         '[[rules]]\nreply = \'{"explanation": "scripted", "score": 0.5}\'\n'
     )
     words = ["eval", "rubric", "-d", "c.jsonl", "-r", "x", "--model", "scripted/judge.toml"]
-    assert resource(osmosis("--json", *words))["statistics"]["average"] == 0.5
+    found = resource(osmosis("--json", *words))
+    assert (found["model"], found["statistics"]["average"]) == ("scripted/judge.toml", 0.5)
+    (tmp_path / "judge.toml").write_text("[[rules]]\n")
+    error = osmosis("--json", *words).error
+    assert error["code"] == "VALIDATION"
+    assert "judge.toml" in error["message"]
 
 
 def test_an_interrupted_command_goes_on_where_it_was(mock_judge: MockJudge, tmp_path: Path):

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from osmosis.rollout.links import active_judge_link
 from osmosis.rubric.errors import ModelNotFoundError, ProviderRequestError, UnscoredError
 from osmosis.rubric.judge import Judge, Judgement
 from osmosis.rubric.prompt import Material, Task
@@ -67,8 +68,9 @@ async def evaluate_rubric(
     own. ``timeout`` is in seconds for one answer: 30 to 60 by provider; on the run's route none,
     where the grader's own time limit holds.
 
-    Raises TypeError (an empty text or rubric), ValueError (the range), MissingAPIKeyError,
-    ModelNotFoundError, UnscoredError (two answers without a score) or ProviderRequestError.
+    Raises RuntimeError (no model named, and no run's judge here), TypeError (an empty text or
+    rubric), ValueError (the range), MissingAPIKeyError, ModelNotFoundError, UnscoredError (two
+    answers without a score) or ProviderRequestError.
     """
     _require_text("solution_str", solution_str)
     _require_text("rubric", rubric)
@@ -82,6 +84,7 @@ async def evaluate_rubric(
     material = Material(solution_str, ground_truth, original_input, metadata)
     judges = await _here()
     if model is None:
+        _require_run()
         judge = Judge(RunLink(timeout), judges.route_shape)
         judgement = await judge.judge(task, material)
         judges.route_shape = judge.shape
@@ -89,6 +92,13 @@ async def evaluate_rubric(
         judge = await _own_judge(judges, model, base_url, api_key, timeout)
         judgement = await judge.judge(task, material)
     return _result(judge, judgement)
+
+
+def _require_run() -> None:
+    try:
+        active_judge_link("evaluate_rubric")
+    except RuntimeError as missing:
+        raise RuntimeError(f"{missing}. A judge of your own is named by model=...") from None
 
 
 def _result(judge: Judge, judgement: Judgement) -> RubricResult:

@@ -31,16 +31,19 @@ class OwnLink:
         self.provider = model.provider
         self.model = model.path
         self.address = model.base_url
-        self.secret = model.limiter_key[1]
+        self.secret = "" if model.scripted else model.limiter_key[1]
         """The key that is sent, to be taken out of what the provider says."""
+
+    async def prepare(self) -> None:
+        """Load what must be loaded, which takes none of an answer's time; raises RunFailed."""
+        if not self._prepared:
+            await self._model.prepare()
+            self._prepared = True
 
     async def ask(self, body: Mapping[str, Any]) -> Answer:
         tries = _Tries(self._model, body, self._timeout_s)
         try:
-            if not self._prepared:
-                # What must be loaded first takes none of the time for an answer.
-                await self._model.prepare()
-                self._prepared = True
+            await self.prepare()
             reply = await self._limiter.run(tries.once, CallMeter())
         except UpstreamFailure as failure:
             message = failure.message

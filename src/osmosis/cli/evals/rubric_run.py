@@ -28,7 +28,7 @@ from osmosis.rubric.models import open_link
 from osmosis.rubric.prompt import Task
 from osmosis.rubric.report import Finished, build_report, report_path, write_report
 from osmosis.rubric.request_shape import RequestShape
-from osmosis.wire.errors import NotFound, OsmosisError, ValidationFailed
+from osmosis.wire.errors import NotFound, OsmosisError, RunFailed, ValidationFailed
 
 PLAIN_EVERY_S = 10.0
 
@@ -85,6 +85,8 @@ def run(
             )
             for name in models
         ]
+        for link in links:
+            await link.prepare()
         shape = RequestShape(temperature=temperature, max_tokens=max_tokens)
         judges = [Judge(link, shape) for link in links]
         redactor = Redactor(link.secret for link in links)
@@ -117,6 +119,10 @@ def run(
         ) from None
     except ModelNotFoundError as unknown:
         raise ValidationFailed(f"--model {unknown.model}: {unknown.detail}") from None
+    except RunFailed as failed:
+        raise ValidationFailed(
+            f"A judge cannot be used: {failed.message}", hint=failed.hint
+        ) from None
     report = build_report(finished)
     if target is not None:
         write_report(target, report)
