@@ -24,6 +24,8 @@ CALL_HIDING_CATEGORIES = frozenset({None, "agent_error", "http_error", "internal
 REPORTING_CATEGORIES = frozenset({"agent_error", "http_error"})
 """Those that say that user code failed; the others may have a reason of their own."""
 
+REPLAY_MISS = "replay_miss"
+
 RETURN_A_SAMPLE = (
     "Return an AgentWorkflowOutput with messages, or a list of messages, from AgentWorkflow.run()."
 )
@@ -59,6 +61,14 @@ def classify(
     grader_timeout_s: float,
 ) -> Classified:
     """The verdict on a rollout that reached a terminal status by itself."""
+    if miss := next((call for call in calls if call.error_kind == REPLAY_MISS), None):
+        # Also when the workflow went on: whatever came of it is no result of the replayed run.
+        return Classified(
+            "failed",
+            error_type=REPLAY_MISS,
+            error_message=miss.error_message,
+            error_kind=REPLAY_MISS,
+        )
     if result.status == "success":
         return _of_success(result.sample)
     return _of_failure(

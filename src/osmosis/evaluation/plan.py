@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from osmosis.wire.runner import LogLevel, ModelEndpoint, RowItem, RunError, Stage
 from osmosis.wire.samples import SampleRecord
@@ -22,7 +22,8 @@ class EvaluationPlan:
     ``code_dir`` is the workspace tree at the run's commit. ``work_dir`` is this run's scratch
     directory. ``cache_dir`` keeps built environments and uv's cache of this workspace.
     ``private_dirs`` must be invisible to user code (the platform's data directory).
-    ``response_store`` is used when ``[advanced] cache`` asks for it.
+    ``response_store`` is used when ``[advanced] cache`` asks for it; ``replays``
+    are the runs that ``replay/RUN`` names.
     ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``shards``:
     how many evaluations like this one share the run, its keys and its ceilings; ``batch_size`` is
     this one's share already.
@@ -49,6 +50,7 @@ class EvaluationPlan:
     private_dirs: tuple[Path, ...] = ()
     rollout_port: int | None = None
     response_store: ResponseStore | None = field(default=None, repr=False)
+    replays: tuple[ReplaySource, ...] = ()
     shards: int = 1
 
 
@@ -66,6 +68,25 @@ class ResponseStore(Protocol):
     async def lookup(self, key: str) -> bytes | None: ...
 
     async def put(self, key: str, value: bytes) -> None: ...
+
+
+class KeptSample(NamedTuple):
+    """A sample of an earlier run with its calls, as ``SampleRecord.kept_calls`` holds them."""
+
+    source_row: int
+    run_index: int
+    packed: bytes
+
+
+@dataclass(frozen=True)
+class ReplaySource:
+    """A run whose calls answer those of another. ``name`` is what follows ``replay/`` in the
+    config; ``fetch`` brings the samples, which are then read once, in a thread."""
+
+    name: str
+    run_name: str
+    model_path: str
+    fetch: Callable[[], Awaitable[Iterable[KeptSample]]]
 
 
 class RowSource(Protocol):

@@ -155,6 +155,7 @@ RUN_ERROR_KINDS = (
     "model_unreachable",
     "model_wrong_endpoint",
     "model_refused",
+    "replay_unavailable",
     "dataset_unreadable",
     "worker_lost",
     "internal",

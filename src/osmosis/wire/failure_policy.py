@@ -82,6 +82,8 @@ CALL_POLICIES = _calls(
     ("client_disconnected", "user code hung up before the answer",
      "agent", "no", "nothing", None),
     ("session_closed", "the sample ended before the answer", "timeout", "no", "nothing", None),
+    ("replay_miss", "the replayed run has no answer to the request",
+     "platform", "no", "infrastructure", None),
     ("internal", "the gateway itself failed", "platform", "no", "infrastructure", None),
 )  # fmt: skip
 """By ``ModelCall.error_kind``."""
@@ -128,6 +130,8 @@ SAMPLE_POLICIES = _samples(
     ("supervisor_error", "the rollout's server failed by itself",
      "platform", "no", "not graded", "infrastructure"),
     ("internal_error", "a fault of ours", "platform", "no", "not graded", "infrastructure"),
+    ("replay_miss", "a call had no answer in the replayed run, so the sample is no replay of it",
+     "platform", "no", "not graded", "infrastructure"),
     ("lease_expired", "the sample was given up because nobody asked for it",
      "platform", "sample", "not graded", "infrastructure"),
     ("worker_lost", "the worker was lost", "platform", "sample", "not graded", "infrastructure"),
@@ -182,6 +186,8 @@ def error_type_of_call(error_kind: str, route: str) -> str | None:
     policy = policy_of_call(error_kind)
     if policy.counts_as == "nothing":
         return None
+    if error_kind == "replay_miss":
+        return error_kind
     if route == "judge":
         return "grader_failed" if policy.fault == "agent" else _type_of_others(policy)
     if error_kind in ("content_filter", "context_length"):

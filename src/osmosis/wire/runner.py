@@ -13,6 +13,7 @@ belongs to somebody else, after which the worker must drop the run at once.
     POST /api/runner/runs/{id}/records         NDJSON of SampleRecord -> RecordsAck (after commit)
     POST /api/runner/runs/{id}/logs            LogBatch -> {}
     PUT  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes -> {}
+    GET  /api/runner/runs/{id}/replays/{other}      NDJSON of [source_row, run_index, kept calls]
     GET  /api/runner/runs/{id}/responses/{key}      a cached response of the workspace, or 204
     PUT  /api/runner/runs/{id}/responses/{key}      raw bytes -> {}
     POST /api/runner/runs/{id}/finish          FinishRequest -> {}
@@ -55,6 +56,15 @@ class ModelEndpoint(BaseModel):
     api_key: str | None = None
 
 
+class ReplayedRun(BaseModel):
+    """A run whose kept calls answer ``model_path = "replay/NAME"``; ``model_path`` is its own."""
+
+    name: str
+    run_id: str
+    run_name: str
+    model_path: str
+
+
 class EvaluationSpec(BaseModel):
     """One run, resolved: everything a worker needs to execute it. Holds secret values."""
 
@@ -78,6 +88,7 @@ class EvaluationSpec(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
     endpoints: list[ModelEndpoint] = Field(default_factory=list)
+    replays: list[ReplayedRun] = Field(default_factory=list)
     resume: bool = False
 
 

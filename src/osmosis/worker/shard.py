@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from typing import Any
 import uvloop
 
 from osmosis.evaluation.engine import Progress, evaluate
-from osmosis.evaluation.plan import EvaluationPlan, Outcome
+from osmosis.evaluation.plan import EvaluationPlan, KeptSample, Outcome, ReplaySource
 from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.event_loop import LoopLag
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
-from osmosis.wire.runner import FinishRequest, LostCalls, RunError, Stage
+from osmosis.wire.runner import FinishRequest, LostCalls, ReplayedRun, RunError, Stage
 from osmosis.wire.samples import SampleRecord
 from osmosis.worker.call_ledger import CallLedger
 from osmosis.worker.channel import (
@@ -45,6 +45,7 @@ from osmosis.worker.code_archive import unpack
 from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
+from osmosis.worker.kept_samples import kept_samples
 from osmosis.worker.response_store import HttpResponseStore
 from osmosis.worker.row_stream import RowStream
 from osmosis.worker.strays import collect_zombies
@@ -241,6 +242,14 @@ class Shard:
             else:
                 return
 
+    def _replay(self, replayed: ReplayedRun) -> ReplaySource:
+        async def fetch() -> Iterable[KeptSample]:
+            path = self._work_dir / f"replay-{replayed.run_id}.ndjson"
+            await self._download(f"replays/{replayed.run_id}", path, "replay_unavailable")
+            return kept_samples(path)
+
+        return ReplaySource(replayed.name, replayed.run_name, replayed.model_path, fetch)
+
     async def _finish(self, outcome: Outcome) -> None:
         request = FinishRequest(
             status=outcome.status,  # type: ignore[arg-type]  # Outcome's status is a plain str
@@ -282,6 +291,7 @@ class Shard:
             secrets=spec.secrets,
             endpoints=tuple(spec.endpoints),
             response_store=HttpResponseStore(self._run),
+            replays=tuple(self._replay(replayed) for replayed in spec.replays),
             private_dirs=tuple(Path(path) for path in self._job.private_dirs),
         )
 

@@ -95,7 +95,8 @@ class ExperimentSection(_Section):
         description="File inside that directory that starts the rollout server."
     )
     model_path: Text = Field(
-        description="The policy: `provider/model`, a named endpoint, or `scripted/FILE`."
+        description="The policy: `provider/model`, a named endpoint, `scripted/FILE` or "
+        "`replay/RUN`."
     )
     dataset: Annotated[Text, AfterValidator(_dataset_name)] = Field(
         description="Name of an uploaded dataset; not a path."

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EXTRA = "osmosis-platform[server]"
 ENGINE_PACKAGES = ("litellm", "packaging", "uv")
-SCRIPTED_PREFIX = "scripted/"
+NO_ENDPOINTS = ("replay", "scripted")
 EXIT_TWICE = 130
 
 
@@ -55,6 +55,7 @@ def run(
     _require_engine()
     # After the check, whose message is better than an import error.
     from osmosis.evaluation.local.dataset import open_dataset, select_rows
+    from osmosis.evaluation.local.replays import find_replays
     from osmosis.evaluation.local.run import LocalRun, check_resumable
     from osmosis.evaluation.local.run_directory import (
         RunDirectory,
@@ -83,6 +84,7 @@ def run(
         provenance=_provenance(workspace, config, shown),
         secrets=secrets.provided,
         endpoints=_endpoints(config, endpoints, secrets.provided),
+        replays=find_replays(config, directory.root, workspace),
         in_flight=max_in_flight,
         rollout_port=rollout_port,
         retry_failed=retry_failed,
@@ -218,7 +220,7 @@ def _may_be_endpoint(name: str, found: Sequence[ModelEndpoint]) -> bool:
     from osmosis.evaluation.gateway.providers import PROVIDERS
 
     known = {endpoint.name for endpoint in found}
-    return f"{name}/" != SCRIPTED_PREFIX and name not in PROVIDERS and name not in known
+    return name not in NO_ENDPOINTS and name not in PROVIDERS and name not in known
 
 
 def _given_endpoint(text: str, values: Mapping[str, str]) -> ModelEndpoint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from osmosis.cli.evals.plan_view import cache_rows, model_text
 from osmosis.cli.evals.run_view import run_detail
 from osmosis.cli.output import Detail, NextStep, Operation, Section
 from osmosis.cli.output.format import plural
@@ -27,11 +28,12 @@ def plan_detail(run: LocalRun) -> Detail:
     rows = [
         ("Name", run.directory.name),
         ("Rollout", f"{experiment.rollout}/{experiment.entrypoint} (as it is on disk)"),
-        ("Model", experiment.model_path),
+        ("Model", model_text(experiment.model_path, _replayed(run))),
         ("Dataset", str(run.dataset.path)),
         ("Rows", f"all {total:,}" if selected == total else f"{selected:,} of {total:,}"),
         ("Samples", f"{run.samples:,}"),
         ("In flight", f"at most {run.in_flight or evaluation.batch_size}"),
+        *cache_rows(run.config),
         ("Results", str(run.directory.path)),
     ]
     sections = []
@@ -40,6 +42,11 @@ def plan_detail(run: LocalRun) -> Detail:
             Section(f"Secrets ({len(run.secrets)})", rows=[(name, "Run") for name in run.secrets])
         )
     return Detail(data={}, rows=rows, title="Local evaluation", sections=sections)
+
+
+def _replayed(run: LocalRun) -> str | None:
+    named = run.config.experiment.model_path.partition("/")[2]
+    return next((one.model_path for one in run.replays if one.name == named), None)
 
 
 def all_rows_note(dataset: LocalDataset) -> str:

@@ -13,6 +13,7 @@ from osmosis.workspace.config import EvalConfig
 
 CHARS_PER_TOKEN = 4
 SCRIPTED_PREFIX = "scripted/"
+REPLAY_PREFIX = "replay/"
 
 Rows = list[tuple[str, str]]
 
@@ -25,7 +26,7 @@ def plan_detail(
     rows: Rows = [
         ("Rollout", experiment.rollout),
         ("Entrypoint", experiment.entrypoint),
-        ("Model", _model(experiment.model_path)),
+        ("Model", model_text(experiment.model_path, _replayed(plan))),
         ("Dataset", experiment.dataset),
         ("Code", _code(config, plan)),
         ("Rows", _rows(config, plan)),
@@ -34,6 +35,7 @@ def plan_detail(
     ]
     if advanced := config.advanced.model_dump(exclude_unset=True, exclude_none=True):
         rows.append(("Advanced", ", ".join(f"{key}={value}" for key, value in advanced.items())))
+    rows += cache_rows(config)
     rows.append(("Cost", cost_text(config, plan)))
     sections: list[Section] = []
     if config.env:
@@ -49,6 +51,9 @@ def cost_text(config: EvalConfig, plan: Mapping[str, Any] | None) -> str:
     model = config.experiment.model_path
     if model.startswith(SCRIPTED_PREFIX):
         return "none (a scripted model)"
+    if model.startswith(REPLAY_PREFIX):
+        judge = config.advanced.judge_model or REPLAY_PREFIX
+        return "none (a replay)" if judge.startswith(REPLAY_PREFIX) else "the judge's calls alone"
     rates = _rates(model)
     if rates is None or plan is None:
         return "unknown (no price is known for this model)"
@@ -70,8 +75,24 @@ def _rates(model: str) -> dict[str, float] | None:
     return price.describe() if price else None
 
 
-def _model(path: str) -> str:
-    return f"{path} (scripted: answers from a file)" if path.startswith(SCRIPTED_PREFIX) else path
+def model_text(path: str, replayed: str | None = None) -> str:
+    """A model's name with what people must know of it; ``replayed``: the replayed run's model."""
+    if path.startswith(SCRIPTED_PREFIX):
+        return f"{path} (scripted: answers from a file)"
+    if path.startswith(REPLAY_PREFIX):
+        of = f" of {replayed}" if replayed else ""
+        return f"{path} (replay: answers{of} as kept by that run; no model is asked)"
+    return path
+
+
+def cache_rows(config: EvalConfig) -> Rows:
+    """A line about the response cache, when the config asks for it."""
+    return [("Cache", "on: calls that were answered before cost nothing")] * config.advanced.cache
+
+
+def _replayed(plan: Mapping[str, Any] | None) -> str | None:
+    replays = (plan or {}).get("replays") or []
+    return str(replays[0]["model_path"]) if replays else None
 
 
 def _code(config: EvalConfig, plan: Mapping[str, Any] | None) -> str:

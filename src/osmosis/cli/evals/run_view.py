@@ -70,6 +70,7 @@ def run_detail(
         "save_warning": None,
         "selection": document.get("selection"),
         "effective": document.get("effective"),
+        **({"replays": document["replays"]} if document.get("replays") else {}),
         "error": document.get("error"),
         **context,
     }
@@ -175,6 +176,8 @@ def _facts(document: Document) -> Rows:
     model = text(part(document, "config").get("model_path"))
     if model.startswith("scripted/"):
         model += " (scripted)"
+    if model.startswith("replay/") and (replays := document.get("replays")):
+        model += f" (replay: answers of {replays[0]['model_path']})"
     return [
         *rows,
         ("Progress", shown_progress),
@@ -235,6 +238,8 @@ def _results(document: Document) -> list[Section]:
     rows += certainty_rows(results)
     if results.keys() & {"cost_usd", "samples_with_unknown_cost"}:  # a local run keeps no costs
         rows.append(("Cost", _cost(results)))
+    if results.get("saved_calls"):
+        rows.append(("Saved", _saved(results)))
     if results.get("lost_calls"):
         lost = plural(int(results["lost_calls"]), "model call")
         rows.append(("Beside it", f"up to {lost} may be charged that no sample shows"))
@@ -261,6 +266,15 @@ def _cost(results: Document) -> str:
         return "unknown"
     shown = money(results["cost_usd"])
     return f"{shown} and {plural(unknown, 'sample')} of unknown cost" if unknown else shown
+
+
+def _saved(results: Document) -> str:
+    calls = plural(int(results["saved_calls"]), "call")
+    known = results.get("saved_usd")
+    amount = "an unknown amount" if known is None else money(known)
+    if known is not None and results.get("samples_with_unknown_saving"):
+        amount = f"more than {amount}"
+    return f"{amount}: {calls} answered without a model"
 
 
 def _config_text(config: Document) -> str:

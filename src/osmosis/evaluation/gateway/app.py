@@ -45,12 +45,13 @@ from osmosis.evaluation.gateway.preflight import (
     small_request,
 )
 from osmosis.evaluation.gateway.prices import price_of
+from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.gateway.resolve import resolve
 from osmosis.evaluation.gateway.response_cache import ResponseCache
 from osmosis.evaluation.gateway.session import GatewaySession
 from osmosis.evaluation.limit_log import LimitLog
 from osmosis.evaluation.limits import CallLimiter
-from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_at_once
+from osmosis.evaluation.plan import EvaluationPlan, ReplaySource, Sink, calls_at_once
 from osmosis.evaluation.redaction import Redactor
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import Route
@@ -272,6 +273,7 @@ class Gateway:
             "base_url": used.model.base_url,
             "scripted": used.model.scripted,
             "price": used.price.describe() if used.price else None,
+            **(_replayed(used.model.source) if isinstance(used.model, ReplayModel) else {}),
         }
 
     def _forget(self, session: GatewaySession) -> None:
@@ -280,6 +282,10 @@ class Gateway:
         self._closed[session.rollout_id] = session.bearers
         if len(self._closed) > CLOSED_SESSIONS_KEPT:
             self._closed.popitem(last=False)
+
+
+def _replayed(source: ReplaySource) -> dict[str, Any]:
+    return {"replay": {"run": source.run_name, "model": source.model_path}}
 
 
 def _request(

@@ -21,8 +21,10 @@ from osmosis.evaluation.gateway.failures import (
     shown,
 )
 from osmosis.evaluation.gateway.json_codec import dumps
+from osmosis.evaluation.gateway.kept_calls import KeptFailure
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.prices import Price
+from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.gateway.response_cache import ResponseCache
 from osmosis.evaluation.gateway.session import GatewaySession
 from osmosis.evaluation.gateway.synthetic_stream import tell
@@ -167,7 +169,9 @@ class Exchange:
             return await out.finish()
 
     async def _recall(self, chat: ChatRequest, used: ModelRoute) -> Reply | None:
-        """The answer of an earlier run, where the run wants those."""
+        """The answer of an earlier run, where the run wants those. No limit is on them."""
+        if isinstance(used.model, ReplayModel):
+            return await used.model.complete(chat)
         if self._cache is None or self._asked is None:
             return None
         return await self._cache.find(self._asked, used.model, chat.requested_model)
@@ -220,7 +224,7 @@ class Exchange:
             reply,
             latency_s=call.latency_s,
             cost_usd=cost_usd,
-            error_kind=call.error_kind,
+            failure=_kept_failure(call),
         )
         if self._cache is not None and used and reply and call.error_kind is None:
             self._cache.keep(
@@ -261,6 +265,12 @@ class Exchange:
             error_kind=kind,
             error_message=message,
         )
+
+
+def _kept_failure(call: ModelCall) -> KeptFailure | None:
+    if call.error_kind is None:
+        return None
+    return KeptFailure(call.error_kind, call.http_status, call.error_message or "")
 
 
 def error_response(

@@ -4,7 +4,7 @@ One JSON object a line, gzip members of up to ``MEMBER_BYTES`` of lines, base64 
 
     r  route            d  digest of the request       a  the answer, a chat completion
     i  number, n  nth   (asked.py)                     w  true: the answer held a secret value
-    m  messages, each [role, mark, preview]            e  kind of the failure, without an answer
+    m  messages, each [role, mark, preview]            e  a failure: [kind, status, message]
     k  so many messages are those of the line before   l  latency in seconds
     f  other fields, where they differ from before     c  cost in USD, null when unknown
 
@@ -18,7 +18,7 @@ import base64
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from osmosis.evaluation.gateway.asked import Asked
 from osmosis.evaluation.gateway.chat import Reply
@@ -32,12 +32,26 @@ MEMBER_BYTES = 64 * 1024
 MAX_BYTES = 8 * 1024 * 1024
 """Of one sample, compressed; calls beyond it are counted and not kept."""
 COMPRESSION_LEVEL = 1
+MAX_MESSAGE_CHARS = 500
+ABANDONED = frozenset({"client_disconnected", "session_closed"})
+"""Kinds of calls that had no end of their own."""
 MAX_READ_BYTES = 1024 * 1024 * 1024
+
+
+class KeptFailure(NamedTuple):
+    """How a call ended that has no answer."""
+
+    kind: str
+    status: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeptCall:
-    """One call as it was kept. ``answer`` None: it failed, or its answer held a secret value."""
+    """One call as it was kept. ``answer`` None: it failed, or its answer held a secret value.
+
+    ``failure`` None beside ``error_kind``: nobody waited for the end of the call.
+    """
 
     route: Route
     number: int
@@ -46,6 +60,7 @@ class KeptCall:
     answer: dict[str, Any] | None
     withheld: bool
     error_kind: str | None
+    failure: KeptFailure | None
     latency_s: float
     cost_usd: float | None
 
@@ -70,7 +85,7 @@ class CallKeeper:
         *,
         latency_s: float,
         cost_usd: float | None,
-        error_kind: str | None,
+        failure: KeptFailure | None,
     ) -> None:
         """Note one call that has ended."""
         if self._packed_bytes + self._pending_bytes > MAX_BYTES:
@@ -91,8 +106,8 @@ class CallKeeper:
         }
         if before is None or before.fields != seen.fields:
             line["f"] = seen.fields
-        if error_kind is not None or reply is None:
-            line["e"] = error_kind or "internal"
+        if failure is not None:
+            line["e"] = [*failure[:2], failure.message[:MAX_MESSAGE_CHARS]]
         answer = None
         if "e" not in line and reply is not None and reply.body is not None:
             answer = dumps(reply.body)
@@ -143,6 +158,7 @@ def _call(line: Mapping[str, Any], before: Fingerprint | None) -> KeptCall:
     marks = tuple(MessageMark(*mark) for mark in line["m"])
     shared = before.messages[: line["k"]] if before else ()
     fields = line.get("f", before.fields if before else {})
+    failure = KeptFailure(*line["e"]) if "e" in line else None
     return KeptCall(
         route=line["r"],
         number=line["i"],
@@ -150,7 +166,8 @@ def _call(line: Mapping[str, Any], before: Fingerprint | None) -> KeptCall:
         fingerprint=Fingerprint(line["d"], shared + marks, fields, secret=False),
         answer=line.get("a"),
         withheld="w" in line,
-        error_kind=line.get("e"),
+        error_kind=failure.kind if failure else None,
+        failure=None if failure is None or failure.kind in ABANDONED else failure,
         latency_s=line["l"],
         cost_usd=line["c"],
     )

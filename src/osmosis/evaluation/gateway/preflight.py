@@ -15,6 +15,7 @@ from osmosis.evaluation.gateway.chat import ChatRequest, Reply
 from osmosis.evaluation.gateway.failures import TextRedactor, UpstreamFailure, shown
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
+from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.plan import Sink
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.failure_policy import policy_of_call
@@ -41,6 +42,9 @@ async def check_model(
     model: Model, route: Route, advanced: AdvancedSection, sink: Sink, redactor: TextRedactor
 ) -> bool:
     """One completion, or RunFailed with the reason; False, and a warning, when in doubt."""
+    if isinstance(model, ReplayModel):
+        sink.log("info", STEP, model.summary)
+        return True
     if model.scripted:
         sink.log("info", STEP, f"{model.path} is a scripted model: its answers come from rules.")
         return True
@@ -77,7 +81,10 @@ async def model_fault(
 
     Here, unlike before the first row, slowness and 5xx are faults; a rate limit is none, for the
     limiter deals with it. A scripted model cannot be asked: a refusal of its rules is believed.
+    What a replay repeats is no fault of now.
     """
+    if isinstance(model, ReplayModel):
+        return None
     if model.scripted:
         policy = policy_of_call(kind)
         if policy.halts is None or policy.retry == "call":

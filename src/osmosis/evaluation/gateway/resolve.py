@@ -1,7 +1,7 @@
 """From a ``model_path`` to the adapter that serves it.
 
-In this order: ``scripted/FILE``; a named endpoint, exactly or as ``NAME/model-id``; a provider of
-the table; any other provider that LiteLLM knows.
+In this order: ``scripted/FILE``; ``replay/RUN``; a named endpoint, exactly or as
+``NAME/model-id``; a provider of the table; any other provider that LiteLLM knows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.gateway.prices import known_providers, model_provider
 from osmosis.evaluation.gateway.providers import PROVIDERS, Provider
+from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.gateway.scripted import ScriptedModel
 from osmosis.evaluation.plan import EvaluationPlan
 from osmosis.wire.errors import RunFailed, did_you_mean
 from osmosis.wire.runner import ModelEndpoint
 
 SCRIPTED_PREFIX = "scripted/"
+REPLAY_PREFIX = "replay/"
 FORM = "Model names have the form provider/model, for example openai/gpt-5-mini."
 
 
@@ -27,6 +29,8 @@ async def resolve(path: str, plan: EvaluationPlan) -> Model:
     """The adapter for ``path``, or RunFailed with the reason. Calls nobody."""
     if path.startswith(SCRIPTED_PREFIX):
         return ScriptedModel(path, plan.code_dir, path.removeprefix(SCRIPTED_PREFIX))
+    if path.startswith(REPLAY_PREFIX):
+        return _replay(path, plan)
     endpoint, rest = _named_endpoint(path, plan.endpoints)
     if endpoint is not None:
         return OpenAICompatible(
@@ -81,6 +85,18 @@ def compatible_model(
         api_key=key,
         price_name=path if custom is None and provider.priced else None,
         stream_options=provider.stream_options,
+    )
+
+
+def _replay(path: str, plan: EvaluationPlan) -> Model:
+    name = path.removeprefix(REPLAY_PREFIX)
+    for source in plan.replays:
+        if source.name == name:
+            return ReplayModel(path, source, plan.work_dir)
+    raise RunFailed(
+        "replay_unavailable",
+        f"model_path '{path}': there is no run '{name}' here to replay.",
+        hint="'osmosis eval list' shows the runs of the workspace.",
     )
 
 

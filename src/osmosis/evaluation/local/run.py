@@ -22,7 +22,7 @@ from osmosis.evaluation.local.response_store import LocalResponseStore
 from osmosis.evaluation.local.run_directory import RunDirectory, write_json
 from osmosis.evaluation.local.sink import LocalSink, LogListener
 from osmosis.evaluation.parts import Parts
-from osmosis.evaluation.plan import EvaluationPlan, Outcome
+from osmosis.evaluation.plan import EvaluationPlan, Outcome, ReplaySource
 from osmosis.evaluation.redaction import Redactor
 from osmosis.metrics.summary import Summary
 from osmosis.wire.errors import Conflict
@@ -44,6 +44,7 @@ class LocalRun:
     provenance: Mapping[str, Any]
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     endpoints: tuple[ModelEndpoint, ...] = field(default=(), repr=False)
+    replays: tuple[ReplaySource, ...] = ()
     in_flight: int | None = None
     rollout_port: int | None = None
     retry_failed: bool = False
@@ -214,6 +215,7 @@ def _plan(
         endpoints=run.endpoints,
         private_dirs=(run.directory.root,),
         response_store=responses,
+        replays=run.replays,
         rollout_port=run.rollout_port,
     )
 

@@ -54,6 +54,7 @@ def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) 
         "resolved_secret_scopes": run.secret_scopes,
         "selection": selection_document(run),
         "effective": run.effective,
+        **({"replays": run.config["replays"]} if "replays" in run.config else {}),
         **_progress(run),
     }
 

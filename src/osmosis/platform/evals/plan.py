@@ -37,6 +37,8 @@ def plan_document(submission: Submission) -> dict[str, Any]:
         "secret_scopes": submission.secret_scopes,
         "warnings": submission.warnings,
     }
+    if submission.replays:
+        plan["replays"] = [replayed.model_dump() for replayed in submission.replays]
     estimate = _prompt_chars(submission)
     if estimate is not None:
         plan["prompt_chars_estimate"] = estimate

@@ -21,6 +21,7 @@ from osmosis.workspace.config import EvalConfig
 from osmosis.workspace.layout import ROLLOUTS
 
 SCRIPTED = "scripted/"
+REPLAY = "replay/"
 
 
 def submission_mistakes(issues: Sequence[Issue]) -> ValidationFailed:
@@ -100,6 +101,8 @@ async def check_model(
     """A mistake in a model's name, as far as its form and the workspace tell."""
     if name.startswith(SCRIPTED):
         return await _check_script(platform, repository, commit, key, name)
+    if name.startswith(REPLAY):
+        return None  # looked up beside the others: see replays.py
     first, slash, rest = name.partition("/")
     if first in endpoints or (slash and first and rest):
         return None

@@ -24,16 +24,19 @@ from osmosis.platform.evals.lifecycle import CLAIMABLE, note
 from osmosis.platform.evals.names import new_run_name
 from osmosis.platform.evals.provided import PROVIDED_SCOPE, seal_provided
 from osmosis.platform.evals.references import (
+    REPLAY,
     check_code,
     check_dataset,
     check_model,
     submission_mistakes,
 )
+from osmosis.platform.evals.replays import check_replays
 from osmosis.platform.gitsync.service import ResolvedCommit, repository_of
 from osmosis.platform.models.service import all_endpoints
 from osmosis.platform.platform import Platform
 from osmosis.platform.secrets.service import resolve_secrets, secrets_not_found
 from osmosis.wire.errors import Issue, ValidationFailed
+from osmosis.wire.runner import ReplayedRun
 from osmosis.workspace.config import EvalConfig, config_from_submission, provided_secrets
 
 MANY_SAMPLES = 20
@@ -50,6 +53,7 @@ class Submission:
     commit: ResolvedCommit
     selection: Selection
     secret_scopes: dict[str, str]
+    replays: list[ReplayedRun]
     warnings: list[str]
 
     @property
@@ -72,11 +76,14 @@ async def check_submission(platform: Platform, scope: Scope, body: Mapping[str, 
         scopes, missing = await _secret_scopes(session, scope, config, provided)
         key_issues = await _endpoint_keys(session, scope, config, provided, endpoints)
         repository = await repository_of(session, scope.workspace.id)
+        replays, replay_issues = await check_replays(
+            session, scope.workspace.id, _model_names(config)
+        )
     issues = list(dataset_issues)
     commit, code_issues = await check_code(platform, repository, config)
     issues += code_issues
     issues += await _models(platform, repository, commit, config, endpoints)
-    issues += key_issues
+    issues += [*replay_issues, *key_issues]
     if missing and issues:
         text = f"not found: {', '.join(missing)}"
         issues.append(Issue(key="secrets.required", message=text))
@@ -97,6 +104,7 @@ async def check_submission(platform: Platform, scope: Scope, body: Mapping[str, 
         commit=commit,
         selection=selection,
         secret_scopes=scopes,
+        replays=replays,
         warnings=_warnings(config, dataset, selection),
     )
 
@@ -116,7 +124,7 @@ async def create_run(platform: Platform, scope: Scope, submission: Submission) -
         dataset_id=submission.dataset.id,
         dataset_name=submission.dataset.name,
         dataset_sha256=submission.dataset.sha256 or "",
-        config=stored_config(config),
+        config=stored_config(config, submission.replays),
         env=dict(config.env),
         secret_scopes=submission.secret_scopes,
         selection={
@@ -144,9 +152,11 @@ async def create_run(platform: Platform, scope: Scope, submission: Submission) -
     return run
 
 
-def stored_config(config: EvalConfig) -> dict[str, Any]:
+def stored_config(config: EvalConfig, replays: Sequence[ReplayedRun] = ()) -> dict[str, Any]:
     """The config as the run keeps it: effective evaluation settings, advanced as far as set."""
+    named = {"replays": [replayed.model_dump() for replayed in replays]} if replays else {}
     return {
+        **named,
         "evaluation": config.evaluation.model_dump(mode="json"),
         "advanced": config.advanced.model_dump(mode="json", exclude_unset=True),
         "secrets": list(config.secrets.required),
@@ -255,6 +265,8 @@ def _warnings(config: EvalConfig, dataset: Dataset, selection: Selection) -> lis
         warnings.append(
             "The model is scripted: its answers come from a file of rules, not from a model."
         )
+    if config.experiment.model_path.startswith(REPLAY):
+        warnings.append("The model is a replay: its answers are those of an earlier run.")
     return warnings
 
 

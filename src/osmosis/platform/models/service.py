@@ -17,7 +17,7 @@ from osmosis.platform.secrets.service import check_name
 from osmosis.wire.errors import NotFound, ValidationFailed, did_you_mean
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-RESERVED_NAMES = ("base", "lora", "scripted")
+RESERVED_NAMES = ("base", "lora", "replay", "scripted")
 MAX_URL_CHARS = 2000
 CALL_PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 

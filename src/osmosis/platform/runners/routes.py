@@ -29,6 +29,7 @@ from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leas
 from osmosis.platform.runners.lost_calls import add_lost_calls
 from osmosis.platform.runners.reaper import reap, sweep
 from osmosis.platform.runners.records import take_records
+from osmosis.platform.runners.replays import check_replayed, kept_calls
 from osmosis.platform.runners.responses import MAX_RESPONSE_BYTES
 from osmosis.platform.runners.rows import selected_rows
 from osmosis.platform.runners.spec import build_spec
@@ -194,6 +195,14 @@ async def artifact(
         await leased_run(session, run_id, x_osmosis_lease)
     root = artifacts_dir(platform.settings, run_id)
     return {"size": await store_artifact(root, rollout_id, path, request.stream())}
+
+
+@router.get("/runs/{run_id}/replays/{replayed_id}")
+async def replay(
+    run_id: str, replayed_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
+) -> StreamingResponse:
+    await check_replayed(platform, run_id, x_osmosis_lease, replayed_id)
+    return StreamingResponse(kept_calls(platform, replayed_id), media_type=NDJSON)
 
 
 @router.get("/runs/{run_id}/responses/{key}")

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from osmosis.platform.db.models import Endpoint, Run
 from osmosis.platform.evals.provided import open_provided
 from osmosis.platform.models.service import all_endpoints
+from osmosis.platform.runners.replays import replays_of
 from osmosis.platform.secrets.service import resolve_secrets
 from osmosis.platform.security.vault import Vault
 from osmosis.wire.errors import RunFailed
@@ -54,6 +55,7 @@ async def build_spec(session: AsyncSession, vault: Vault, run: Run) -> Evaluatio
         env=run.env,
         secrets={name: values[name] for name in required},
         endpoints=[_endpoint(endpoint, values) for endpoint in endpoints],
+        replays=replays_of(run),
         resume=run.sample_count > 0,
     )
 

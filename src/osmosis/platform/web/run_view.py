@@ -106,6 +106,11 @@ class RunView:
         return is_scripted(self.run.model_path)
 
     @property
+    def replays(self) -> list[dict[str, Any]]:
+        """The runs that this one replays, each with its name and its model."""
+        return self.run.config.get("replays", [])
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The evaluation settings in the documented order, then the advanced ones."""
         evaluation = self.run.config.get("evaluation", {})
@@ -219,6 +224,11 @@ def shown_value(value: Any) -> str:
         return number(value)
     text = pretty(value)
     return text[:12] if HASH.fullmatch(text) else text
+
+
+def is_replay(model_path: str) -> bool:
+    """Whether the answers come from an earlier run; such a run is labelled wherever it shows."""
+    return model_path.startswith("replay/")
 
 
 def is_scripted(model_path: str) -> bool:

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from osmosis.platform.web import formats
-from osmosis.platform.web.run_view import is_scripted
+from osmosis.platform.web.run_view import is_replay, is_scripted
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -57,5 +57,5 @@ def _environment() -> Environment:
     ):
         environment.filters[name] = getattr(formats, name)
     names: dict[str, Any] = environment.globals
-    names.update(static_url=static_url, is_scripted=is_scripted)
+    names.update(static_url=static_url, is_replay=is_replay, is_scripted=is_scripted)
     return environment
