@@ -16,6 +16,7 @@ from osmosis.platform.imports.declaration import (
     TRIAL,
 )
 from osmosis.platform.imports.sessions import ImportSession
+from osmosis.platform.imports.trajectories import problem_of
 from osmosis.wire.errors import ValidationFailed
 from osmosis.wire.samples import SampleRecord
 
@@ -127,11 +128,11 @@ def _trajectory(session: ImportSession, row: IndexRow) -> dict[str, Any] | None:
         document = orjson.loads(session.place(path).read_bytes())
     except orjson.JSONDecodeError as error:
         raise ValidationFailed(f"{path} is not valid JSON: {error}.") from None
-    steps = document.get("steps") if isinstance(document, dict) else None
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise ValidationFailed(f"{path} is no ATIF trajectory: it has no steps.")
+    if problem := problem_of(document):
+        raise ValidationFailed(f"{path} is no ATIF trajectory: {problem}.")
     ours = _inner(_inner(document, "extra"), "osmosis")
-    identity = ours.get("rollout_id") or document.get("session_id")
+    named = str(document.get("trajectory_id") or "").partition("/")[0]
+    identity = ours.get("rollout_id") or document.get("session_id") or named
     if identity != row.rollout_id:
         raise ValidationFailed(f"{path} is the trajectory of another rollout.")
     place = _inner(ours, "request_extra_fields")
