@@ -10,7 +10,7 @@ import platform as machine
 import tarfile
 import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,18 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import Connection, func, select, update
+from sqlalchemy.exc import OperationalError
 
-from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.base import steady_now, utc_now
 from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.evals.places import run_dir, segments_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners import reaper
-from osmosis.platform.runners.leases import MAX_CLAIMS_WITHOUT_PROGRESS, claim_next
+from osmosis.platform.runners.leases import (
+    MAX_CLAIMS_WITHOUT_PROGRESS,
+    claim_next,
+    clip_leases,
+)
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.segments import SegmentWriter
 from tests.platform.conftest import Account
@@ -60,8 +65,16 @@ async def run_of(platform: Platform, name: str) -> Run:
         return (await session.execute(select(Run).where(Run.name == name))).scalar_one()
 
 
+def segment_bytes(platform: Platform, worker: Worker) -> int:
+    folder = segments_dir(platform.settings, worker.spec["run_id"])
+    return sum(path.stat().st_size for path in folder.glob("*.seg"))
+
+
 async def expire_lease(platform: Platform, name: str) -> None:
-    past = utc_now() - timedelta(seconds=1)
+    await expire_lease_by(platform, name, utc_now() - timedelta(seconds=1))
+
+
+async def expire_lease_by(platform: Platform, name: str, past: datetime) -> None:
     async with platform.db.write() as session:
         await session.execute(update(Run).where(Run.name == name).values(lease_expires_at=past))
 
@@ -495,7 +508,9 @@ async def test_a_batch_that_the_disk_took_half_of_leaves_nothing_and_the_next_on
 
     with monkeypatch.context() as patch:
         patch.setattr(SegmentWriter, "_write", half)
+        size = segment_bytes(platform, worker)
         assert (await worker.send(record(1))).status_code == 507
+        assert segment_bytes(platform, worker) == size, "a full disk gets its half back"
     assert (await worker.send(record(1), record(2), record(3))).json()["accepted"] == 3
     assert (await worker.finish()).status_code == 200
     for row in range(4):
@@ -517,7 +532,9 @@ async def test_a_database_that_cannot_grow_refuses_and_goes_on_when_it_can(
         return set_limit
 
     await platform.db.transact(grow_to(1))
-    refused = await worker.send(*batch)
+    for _ in range(3):
+        refused = await worker.send(*batch)
+        assert segment_bytes(platform, worker) == 0, "repeats pile nothing up"
     assert refused.status_code >= 500
     assert (await run_of(platform, name)).sample_count == 0
     await platform.db.transact(grow_to(2**30))
@@ -603,3 +620,100 @@ async def test_lost_calls_are_told_once_also_after_the_end_and_without_a_lease(
         "/api/runner/runs/none/lost-calls", json={"shard_id": "a" * 16, "calls": 1}
     )
     assert gone.status_code == 404
+
+
+async def test_a_run_given_in_an_answer_that_got_lost_is_given_again_at_once(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    lost = await claimed(worker_client, "w1")
+    for worker_id, holding in (("w1", [lost.spec["run_id"]]), ("w2", []), ("w1", None)):
+        body = {"worker_id": worker_id, "wait_s": 0, "holding": holding}
+        assert (await worker_client.post("/api/runner/claim", json=body)).status_code == 204
+    body = {"worker_id": "w1", "wait_s": 0, "holding": []}
+    again = await worker_client.post("/api/runner/claim", json=body)
+    assert again.json()["spec"]["name"] == name
+    assert (await lost.send(record(0))).status_code == 409, "the first claim is void"
+    assert (await run_of(platform, name)).claims == 2
+
+
+async def test_a_heartbeat_promises_no_more_than_the_lease_has_left(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    assert (await worker.post("heartbeat", stage="running")).json()["lease_s"] == 15.0
+    soon = utc_now() + timedelta(seconds=13)
+    async with platform.db.write() as session:
+        await session.execute(update(Run).where(Run.name == name).values(lease_expires_at=soon))
+    assert (await worker.post("heartbeat", stage="running")).json()["lease_s"] <= 13.0
+
+
+async def test_while_nothing_can_be_written_the_worker_keeps_its_run_and_people_are_told(
+    submit: Submit,
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    anonymous: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+
+    async def full(*_: Any) -> float:
+        raise OperationalError("UPDATE", {}, Exception("database or disk is full"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("osmosis.platform.runners.leases._extend", full)
+        answer = await worker.post("heartbeat", stage="running")
+    assert answer.json() == {"stop": False, "lease_s": 15.0}
+    document = (await client.get(f"/api/cli/eval-runs/{name}")).json()
+    assert "disk" in document["eval_run"]["waiting_for"]
+    assert (await anonymous.get("/api/health")).json()["problem"] == "disk full"
+    await worker.send(record(0))
+    assert "problem" not in (await anonymous.get("/api/health")).json()
+
+
+async def test_a_lease_of_an_earlier_life_lasts_no_longer_than_one_from_now(
+    submit: Submit, worker_client: httpx.AsyncClient, platform: Platform
+) -> None:
+    name = await submit()
+    await claimed(worker_client)
+    async with platform.db.write() as session:
+        tomorrow = utc_now() + timedelta(days=1)
+        await session.execute(update(Run).where(Run.name == name).values(lease_expires_at=tomorrow))
+    await clip_leases(platform)
+    left = (await run_of(platform, name)).lease_expires_at
+    assert left is not None and left <= utc_now() + timedelta(seconds=16)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+async def test_a_step_of_the_machines_clock_neither_ends_a_lease_nor_keeps_it_alive(
+    submit: Submit,
+    worker_client: httpx.AsyncClient,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    later = utc_now() + timedelta(hours=hours)
+    for module in ("db.base", "evals.service", "evals.lifecycle", "runners.leases"):
+        monkeypatch.setattr(f"osmosis.platform.{module}.utc_now", lambda: later)
+    assert await Worker.claims(worker_client, "w2") is None, "the lease still holds"
+    assert (await worker.post("heartbeat", stage="running")).json()["lease_s"] == 15.0
+    left = (await run_of(platform, name)).lease_expires_at
+    assert left is not None and abs((left - steady_now()).total_seconds()) < 16
+    await expire_lease_by(platform, name, steady_now() - timedelta(seconds=1))
+    assert await Worker.claims(worker_client, "w2") is not None
+
+
+async def test_a_batch_of_log_lines_that_is_sent_again_is_stored_once(
+    submit: Submit, worker_client: httpx.AsyncClient, client: httpx.AsyncClient
+) -> None:
+    name = await submit()
+    worker = await claimed(worker_client)
+    line = {"timestamp": utc_now().isoformat(), "step": "rollout", "message": "only-once"}
+    for batch in ("b1", "b1", "b2"):
+        assert (await worker.post("logs", entries=[line], id=batch)).status_code == 200
+    text = (await client.get(f"/api/cli/eval-runs/{name}/logs")).text
+    assert text.count("only-once") == 2

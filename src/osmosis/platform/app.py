@@ -99,7 +99,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @app.get("/api/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", "version": osmosis.__version__}
+        problem = {"problem": "disk full"} if platform.storage.full else {}
+        return {"status": "ok", "version": osmosis.__version__, **problem}
 
     app.include_router(not_offered.router)
     for room in ROOMS:

@@ -18,6 +18,7 @@ from osmosis.platform.observability.traces import Traces
 from osmosis.platform.security.signing import Signer
 from osmosis.platform.security.vault import Vault
 from osmosis.platform.settings import Settings
+from osmosis.platform.storage_state import StorageState
 
 RESTART_PAUSE_S = 1.0
 
@@ -37,6 +38,7 @@ class Platform:
     jobs: Jobs
     metrics: Metrics
     traces: Traces
+    storage: StorageState
     worker_tokens: dict[str, tuple[Token, float]] = field(default_factory=dict)
     """Worker tokens seen a moment ago, by digest, with the time until which they are believed."""
 
@@ -60,6 +62,7 @@ class Platform:
             jobs=Jobs(settings, db, events),
             metrics=metrics,
             traces=Traces(settings, metrics),
+            storage=StorageState(metrics),
         )
         platform.background("jobs", platform.jobs.run)
         return platform

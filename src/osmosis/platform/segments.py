@@ -23,6 +23,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,9 +106,27 @@ class SegmentWriter:
             for entry in entries:
                 places.append(Place(self._number, offset, len(entry)))
                 offset += len(entry)
-            self._write(file, b"".join(entries))
-            os.fsync(file)
+            try:
+                self._write(file, b"".join(entries))
+                os.fsync(file)
+            except OSError:
+                # A disk that took half gets it back: it is full enough.
+                os.ftruncate(file, places[0].offset)
+                raise
             return places
+
+    def withdraw(self, places: Sequence[Place]) -> None:
+        """Take back what :meth:`append` gave last and nothing will refer to.
+
+        Stays where something else was appended behind it since: dead bytes harm nobody.
+        """
+        if not places:
+            return
+        with self._lock, suppress(OSError):
+            if self._file is None or self._number != places[0].segment:
+                return
+            if os.fstat(self._file).st_size == places[-1].offset + places[-1].length:
+                os.ftruncate(self._file, places[0].offset)
 
     def close(self) -> None:
         with self._lock:

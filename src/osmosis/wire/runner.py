@@ -41,10 +41,12 @@ Stage = Literal[
 
 class ClaimRequest(BaseModel):
     """``worker_id`` is ``HOST-PID-RANDOM``: by it the platform sees at once that a worker on its
-    own machine has died, and need not wait for the lease to run out."""
+    own machine has died, and need not wait for the lease to run out. ``holding`` are the runs it
+    has: one that is leased to it and not among them was given in an answer that got lost."""
 
     worker_id: str
     wait_s: float = Field(default=20.0, ge=0, le=60)
+    holding: list[str] | None = Field(default=None, max_length=4096)
 
 
 class ModelEndpoint(BaseModel):
@@ -143,6 +145,8 @@ class LogEntry(BaseModel):
 
 class LogBatch(BaseModel):
     entries: list[LogEntry]
+    id: str | None = Field(default=None, max_length=64)
+    """Drawn for each batch: one that is sent again, for its answer was lost, is stored once."""
 
 
 class RunError(BaseModel):

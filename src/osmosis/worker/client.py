@@ -51,9 +51,12 @@ class RunnerClient:
     async def close(self) -> None:
         await self._session.close()
 
-    async def claim(self, worker_id: str, wait_s: float) -> Claim | None:
-        """The next run, waiting up to ``wait_s`` for one."""
-        body = ClaimRequest(worker_id=worker_id, wait_s=wait_s).model_dump_json().encode()
+    async def claim(
+        self, worker_id: str, wait_s: float, holding: list[str] | None = None
+    ) -> Claim | None:
+        """The next run, waiting up to ``wait_s`` for one; ``holding`` are those in hand."""
+        request = ClaimRequest(worker_id=worker_id, wait_s=wait_s, holding=holding)
+        body = request.model_dump_json().encode()
         status, answer = await self.call(
             "POST", "/claim", body, headers=JSON, timeout_s=wait_s + CLAIM_SLACK_S
         )
@@ -121,9 +124,13 @@ class RunClient:
         self._path = f"/runs/{quote(run_id, safe='')}"
         self._lease = {LEASE_HEADER: lease_token}
 
-    async def heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
+    async def heartbeat(
+        self, request: HeartbeatRequest, *, timeout_s: float = HEARTBEAT_TIMEOUT_S
+    ) -> Heartbeat:
         _, answer = await self._post(
-            "/heartbeat", request.model_dump_json().encode(), timeout_s=HEARTBEAT_TIMEOUT_S
+            "/heartbeat",
+            request.model_dump_json().encode(),
+            timeout_s=min(timeout_s, HEARTBEAT_TIMEOUT_S),
         )
         return Heartbeat.model_validate_json(answer)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -263,7 +264,7 @@ class HttpSink:
                 self._logs_dropped = 0
             # Log lines that the platform cannot take are not worth a run.
             with contextlib.suppress(Refused):
-                await self._post_logs(LogBatch(entries=entries))
+                await self._post_logs(LogBatch(entries=entries, id=secrets.token_hex(8)))
             if not self._logs:
                 self._logs_work.clear()
                 self._logs_sent.set()

@@ -86,7 +86,8 @@ class Worker:
             await self._slots.acquire()
             claim: Claim | None = None
             try:
-                claim = await self._client.claim(self._id, CLAIM_WAIT_S)
+                holding = [keeper.run_id for keeper in self._keepers]
+                claim = await self._client.claim(self._id, CLAIM_WAIT_S, holding)
                 delay_s = BACKOFF_FIRST_S
             except Refused as error:
                 log.error("The platform refuses this worker: %s", error)

@@ -33,6 +33,8 @@ from osmosis.worker.spare_shards import SpareShards
 HEARTBEAT_S = 1.0
 HEARTBEAT_SHARE = 0.25
 """Never rarer than this share of the lease."""
+SHORTEST_BEAT_S = 0.1
+"""What a heartbeat gets at least, however little is left of the lease."""
 MAX_RESTARTS = 5
 """Restarts in a row without one more acknowledged record."""
 STOP_LIMIT_S = 8.0
@@ -78,6 +80,10 @@ class RunKeeper:
         self._stop_asked_at: float | None = None
         self._killed_because = ""
         self._abandoning = False
+
+    @property
+    def run_id(self) -> str:
+        return self._spec.run_id
 
     async def keep(self) -> None:
         """Execute the run to its end, or drop it."""
@@ -171,27 +177,32 @@ class RunKeeper:
     async def _beat(self) -> None:
         """Heartbeats until the lease is lost; sooner than due when there is a new stage."""
         loop = asyncio.get_running_loop()
-        lease_s, answered_at = self._claim.lease_s, loop.time()
+        lease_s = self._claim.lease_s
+        # From the asking on, not from the answer: the platform may have counted since then.
+        held_until = loop.time() + lease_s
         told: HeartbeatRequest | None = None
         while not self._lost.is_set():
-            request = self._request()
+            request, asked_at = self._request(), loop.time()
             try:
-                answer = await self._run.heartbeat(request)
+                left_s = max(SHORTEST_BEAT_S, held_until - asked_at)
+                answer = await self._run.heartbeat(request, timeout_s=left_s)
             except LeaseLost as error:
                 await self._drop(str(error))
                 return
             except RunnerError as error:
-                if loop.time() - answered_at > lease_s:
+                if loop.time() >= held_until:
                     await self._drop(f"no heartbeat was answered in time: {error}")
                     return
             else:
-                answered_at, lease_s, told = loop.time(), answer.lease_s, request
+                lease_s, told = answer.lease_s, request
+                held_until = asked_at + lease_s
                 if answer.stop:
                     await self._ask_to_stop()
             await self._check_shard()
             self._news.clear()
             if told is None or told.stage == self._request().stage:
-                await self._pause(told, min(HEARTBEAT_S, lease_s * HEARTBEAT_SHARE))
+                pause_s = min(HEARTBEAT_S, lease_s * HEARTBEAT_SHARE, held_until - loop.time())
+                await self._pause(told, max(0.0, pause_s))
 
     async def _pause(self, told: HeartbeatRequest | None, pause_s: float) -> None:
         """Until the next beat is due, or the stage has changed."""

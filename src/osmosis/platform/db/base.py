@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import DateTime, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -24,6 +25,21 @@ def new_id() -> str:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class SteadyClock:
+    """UTC as it was when the process started, moved on by a clock that nobody sets."""
+
+    def __init__(self) -> None:
+        self._started_at = utc_now()
+        self._started_s = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._started_at + timedelta(seconds=time.monotonic() - self._started_s)
+
+
+steady_now = SteadyClock().now
+"""The clock of leases: a step of the machine's clock neither ends them nor keeps them alive."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -65,7 +65,7 @@ async def retry_run(
     sealed = seal_provided(platform.vault, run.id, given)
     who = scope.principal.name or scope.principal.email
     async with platform.db.write() as session:
-        run, _ = await find_run(session, scope.workspace.id, ref)
+        run, _ = await find_run(session, scope.workspace.id, ref, lock=True)
         _require_ended(run)
         redone = await _forget(session, run)
         reopened = Reopened(run, redone)

@@ -20,6 +20,7 @@ from osmosis.platform.evals.state import CurrentRuns, install_run_state
 from osmosis.platform.evals.submission import check_submission, create_run
 from osmosis.platform.paging import LogQuery, PageQuery, fetch_log_page, iso
 from osmosis.platform.platform import Platform
+from osmosis.platform.storage_state import NO_ROOM
 from osmosis.wire.errors import ValidationFailed
 
 router = APIRouter()
@@ -70,6 +71,8 @@ async def show(
     async with platform.db.read() as session:
         run, user = await service.find_run(session, scope.workspace.id, ref)
     summary = await runs.numbers.summary(run)
+    if run.status == "running" and platform.storage.full:
+        run.waiting_for = NO_ROOM
     return detail(run, user, run_url(request, scope.workspace.name, run), summary)
 
 

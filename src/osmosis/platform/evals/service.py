@@ -8,7 +8,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import defer
 
-from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.base import steady_now, utc_now
 from osmosis.platform.db.models import Run, User
 from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, DELETED, end_run, note, run_topic
@@ -39,14 +39,21 @@ async def list_runs(
     return found, total
 
 
-async def find_run(session: AsyncSession, workspace_id: str, ref: str) -> tuple[Run, User | None]:
-    """The run with this name or id; suggests a near name when there is none."""
+async def find_run(
+    session: AsyncSession, workspace_id: str, ref: str, *, lock: bool = False
+) -> tuple[Run, User | None]:
+    """The run with this name or id; suggests a near name when there is none.
+
+    ``lock`` holds its row until the transaction ends: for whoever is about to change its status.
+    """
     query = (
         select(Run, User)
         .outerjoin(User, User.id == Run.creator_id)
         .where(Run.workspace_id == workspace_id, Run.deleted_at.is_(None))
         .where(or_(Run.name == ref, Run.id == ref))
     )
+    if lock:
+        query = query.with_for_update(of=Run)
     found = (await session.execute(query)).first()
     if found is None:
         names = await _recent_names(session, workspace_id)
@@ -61,7 +68,7 @@ async def find_run(session: AsyncSession, workspace_id: str, ref: str) -> tuple[
 async def stop_run(platform: Platform, workspace_id: str, ref: str, by: str) -> Run:
     """Ask an active run to stop: a pending one is stopped at once, a running one shortly."""
     async with platform.db.write() as session:
-        run, _ = await find_run(session, workspace_id, ref)
+        run, _ = await find_run(session, workspace_id, ref, lock=True)
         if run.status not in ACTIVE:
             raise Conflict(
                 f"The run '{run.name}' is already {run.status}; only a pending or running one "
@@ -70,7 +77,7 @@ async def stop_run(platform: Platform, workspace_id: str, ref: str, by: str) -> 
                 details={"status": run.status},
             )
         if run.stop_requested_at is None:
-            run.stop_requested_at = utc_now()
+            run.stop_requested_at = steady_now()
             note(session, run.id, "stop", f"{by} asked the run to stop.")
         at_once = run.status == "pending"
         if at_once:
@@ -86,7 +93,7 @@ async def stop_run(platform: Platform, workspace_id: str, ref: str, by: str) -> 
 async def delete_run(platform: Platform, workspace_id: str, ref: str) -> Run:
     """Take a run that has ended off every list. Its rows and files go soon after."""
     async with platform.db.write() as session:
-        run, _ = await find_run(session, workspace_id, ref)
+        run, _ = await find_run(session, workspace_id, ref, lock=True)
         if run.status in ACTIVE:
             raise Conflict(
                 f"The run '{run.name}' is {run.status}, and only a run that has ended can be "

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Select, event, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.base import steady_now
 from osmosis.platform.db.models import Job
 from osmosis.platform.db.session import Database
 from osmosis.platform.events import Events
@@ -117,7 +117,7 @@ class Jobs:
             await session.execute(
                 update(Job)
                 .where(Job.status == "running", Job.lease_owner != self._owner)
-                .values(lease_expires_at=utc_now())
+                .values(lease_expires_at=steady_now())
             )
 
     async def _lease(self) -> Job | None:
@@ -126,7 +126,8 @@ class Jobs:
             if (await session.execute(self._free())).first() is None:
                 return None
         async with self._db.write() as session:
-            jobs = (await session.execute(self._free().limit(LOOKED_AT))).scalars().all()
+            free = self._free().limit(LOOKED_AT).with_for_update(skip_locked=True)
+            jobs = (await session.execute(free)).scalars().all()
             lost = [job for job in jobs if job.tries >= self._settings.job_max_tries]
             for job in lost:
                 await self._close(session, job, None, job.error or LOST)
@@ -145,12 +146,12 @@ class Jobs:
         return (
             select(Job)
             .where(Job.status.in_(("pending", "running")), Job.kind.in_(self._kinds))
-            .where(or_(Job.lease_expires_at.is_(None), Job.lease_expires_at < utc_now()))
+            .where(or_(Job.lease_expires_at.is_(None), Job.lease_expires_at < steady_now()))
             .order_by(Job.created_at)
         )
 
     def _expiry(self) -> datetime:
-        return utc_now() + timedelta(seconds=self._settings.job_lease_s)
+        return steady_now() + timedelta(seconds=self._settings.job_lease_s)
 
     def _publish(self, job: Job) -> None:
         for topic in self._kinds[job.kind].topics(job):

@@ -140,7 +140,7 @@ class Metrics:
             registry=registry,
         )
 
-        for kind in ("first", "takeover"):
+        for kind in ("first", "takeover", "again"):
             self.claims.labels(kind)
         for reason in ("died", "silent", "disobeyed_stop"):
             self.leases_lost.labels(reason)

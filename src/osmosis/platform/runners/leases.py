@@ -7,15 +7,18 @@ so a worker that was given up for dead and comes back does no harm: it is told `
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, or_, select
+from sqlalchemy import Connection, and_, bindparam, or_, select, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import defer
 
-from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.base import steady_now, utc_now
 from osmosis.platform.db.models import Run
+from osmosis.platform.errors import is_out_of_space
 from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
 from osmosis.platform.platform import Platform
@@ -40,24 +43,34 @@ class LeaseLost(Conflict):
         )
 
 
-def claimable(now: datetime) -> Any:
-    """The condition of a run that may be claimed."""
-    expired = or_(Run.lease_expires_at.is_(None), Run.lease_expires_at < now)
+def claimable(
+    now: datetime, worker_id: str | None = None, holding: Collection[str] | None = None
+) -> Any:
+    """The condition of a run that may be claimed.
+
+    ``holding`` are the runs that the worker knows it has: another one that is leased to it was
+    given in an answer that got lost, and is its own to claim again at once.
+    """
+    free = [Run.lease_expires_at.is_(None), Run.lease_expires_at < now]
+    if worker_id is not None and holding is not None:
+        free.append(and_(Run.lease_owner == worker_id, Run.id.not_in(holding)))
     return and_(
         Run.deleted_at.is_(None),
         Run.stop_requested_at.is_(None),
-        or_(Run.status == "pending", and_(Run.status == "running", expired)),
+        or_(Run.status == "pending", and_(Run.status == "running", or_(*free))),
     )
 
 
-async def claim_next(platform: Platform, worker_id: str) -> Run | None:
+async def claim_next(
+    platform: Platform, worker_id: str, holding: Collection[str] | None = None
+) -> Run | None:
     """The oldest claimable run, now leased to the worker; None when there is none."""
     while True:
         async with platform.db.read() as session:
-            waiting = select(Run.id).where(claimable(utc_now())).limit(1)
+            waiting = select(Run.id).where(claimable(steady_now(), worker_id, holding)).limit(1)
             if (await session.execute(waiting)).first() is None:
                 return None
-        run, ours = await _claim_one(platform, worker_id)
+        run, ours = await _claim_one(platform, worker_id, holding)
         if run is None:
             return None
         if not ours:
@@ -67,13 +80,15 @@ async def claim_next(platform: Platform, worker_id: str) -> Run | None:
             return run
 
 
-async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bool]:
+async def _claim_one(
+    platform: Platform, worker_id: str, holding: Collection[str] | None
+) -> tuple[Run | None, bool]:
     """Claim the oldest run, or end it when it was claimed in vain too often (then not ours)."""
     async with platform.db.write() as session:
         query = (
             select(Run)
             .options(defer(Run.selection, raiseload=True))
-            .where(claimable(utc_now()))
+            .where(claimable(steady_now(), worker_id, holding))
             .order_by(Run.created_at, Run.id)
             .limit(1)
             .with_for_update(skip_locked=True)
@@ -84,7 +99,11 @@ async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bo
         if run.claims >= MAX_CLAIMS_WITHOUT_PROGRESS:
             _give_up(session, run)
             return run, False
-        if run.lease_owner is not None:
+        if run.lease_owner == worker_id:
+            platform.metrics.claims.labels("again").inc()
+            text = f"The worker {worker_id} took the run again: the answer to its claim was lost."
+            note(session, run.id, "worker", text, level="warning")
+        elif run.lease_owner is not None:
             platform.metrics.claims.labels("takeover").inc()
             reason = "died" if is_dead(run.lease_owner) else "silent"
             platform.metrics.leases_lost.labels(reason).inc()
@@ -99,14 +118,14 @@ async def _claim_one(platform: Platform, worker_id: str) -> tuple[Run | None, bo
         else:
             platform.metrics.claims.labels("first").inc()
             note(session, run.id, "worker", f"The worker {worker_id} took the run.")
-        now = utc_now()
         run.status = "running"
         run.stage = "cloning"
         run.claims += 1
-        run.started_at = run.started_at or now
+        run.started_at = run.started_at or utc_now()
         run.lease_token = secrets.token_urlsafe(24)
         run.lease_owner = worker_id
-        run.lease_expires_at = now + timedelta(seconds=LEASE_S)
+        run.lease_expires_at = steady_now() + timedelta(seconds=LEASE_S)
+        run.in_flight = run.waiting_for = None
         return run, True
 
 
@@ -184,19 +203,49 @@ async def heartbeat(
     """Extend the lease and take in what the worker says about itself."""
     async with platform.db.read() as session:
         run = await leased_run(session, run_id, lease_token)
-    if _worth_writing(run, request):
-        async with platform.db.write() as session:
-            run = await leased_run(session, run_id, lease_token, lock=True)
-            run.lease_expires_at = utc_now() + timedelta(seconds=LEASE_S)
-            run.stage = request.stage or run.stage
-            run.in_flight = request.in_flight
-            run.waiting_for = request.waiting_for
-            if request.effective:
-                run.effective = {**run.effective, **request.effective}
-        platform.events.publish(run_topic(run_id))
     if request.loop_lag_ms is not None:
         platform.metrics.shard_lag(run_id, request.loop_lag_ms / 1000)
-    return Heartbeat(stop=run.stop_requested_at is not None, lease_s=LEASE_S)
+    left_s = _left_s(run)
+    if _worth_writing(run, request):
+        try:
+            left_s = await _extend(platform, run_id, lease_token, request)
+        except DBAPIError as error:
+            if not is_out_of_space(error):
+                raise
+            # Nobody can claim while nothing can be written: the worker may keep what it has.
+            platform.storage.failed()
+            left_s = LEASE_S
+        platform.events.publish(run_topic(run_id))
+    return Heartbeat(stop=run.stop_requested_at is not None, lease_s=left_s)
+
+
+async def clip_leases(platform: Platform) -> None:
+    """For a server that starts: a lease of an earlier life lasts no longer than one from now."""
+    latest = steady_now() + timedelta(seconds=LEASE_S)
+    async with platform.db.write() as session:
+        too_long = update(Run).where(Run.status == "running", Run.lease_expires_at > latest)
+        await session.execute(too_long.values(lease_expires_at=latest))
+
+
+async def _extend(
+    platform: Platform, run_id: str, lease_token: str | None, request: HeartbeatRequest
+) -> float:
+    async with platform.db.write() as session:
+        run = await leased_run(session, run_id, lease_token, lock=True)
+        run.lease_expires_at = steady_now() + timedelta(seconds=LEASE_S)
+        run.stage = request.stage or run.stage
+        run.in_flight = request.in_flight
+        run.waiting_for = request.waiting_for
+        if request.effective:
+            run.effective = {**run.effective, **request.effective}
+    return LEASE_S
+
+
+def _left_s(run: Run) -> float:
+    """What is left of the lease as it stands in the database."""
+    if run.lease_expires_at is None:
+        return 0.0
+    return max(0.0, (run.lease_expires_at - steady_now()).total_seconds())
 
 
 def _worth_writing(run: Run, request: HeartbeatRequest) -> bool:
@@ -205,5 +254,5 @@ def _worth_writing(run: Run, request: HeartbeatRequest) -> bool:
         or request.waiting_for != run.waiting_for
         or any(run.effective.get(key) != value for key, value in (request.effective or {}).items())
     )
-    fresh_until = utc_now() + timedelta(seconds=LEASE_S - QUIET_HEARTBEAT_S)
+    fresh_until = steady_now() + timedelta(seconds=LEASE_S - QUIET_HEARTBEAT_S)
     return news or run.lease_expires_at is None or run.lease_expires_at < fresh_until

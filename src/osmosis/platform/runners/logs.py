@@ -20,6 +20,7 @@ LINES_PER_RUN = 20_000
 MESSAGE_CHARS = 16_384
 DETAILS_BYTES = 16_384
 REMEMBERED_RUNS = 1024
+REMEMBERED_BATCHES = 4096
 
 
 class RunLogs:
@@ -29,6 +30,7 @@ class RunLogs:
         self._platform = platform
         self._limit = lines_per_run
         self._lines: OrderedDict[str, int] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     async def add(self, run_id: str, lease_token: str | None, batch: LogBatch) -> None:
         """Store a batch; once the run has its fill, one line says so and the rest is dropped."""
@@ -37,6 +39,8 @@ class RunLogs:
             if run_id not in self._lines:
                 count = select(func.count()).where(RunLog.run_id == run_id)
                 self._lines[run_id] = (await session.execute(count)).scalar_one()
+        if batch.id is not None and batch.id in self._seen:
+            return
         room = self._limit - self._lines[run_id]
         if room <= 0 or not batch.entries:
             return
@@ -46,6 +50,10 @@ class RunLogs:
         async with self._platform.db.write() as session:
             await leased_run(session, run_id, lease_token)
             await session.execute(insert(RunLog), rows)
+        if batch.id is not None:
+            self._seen[batch.id] = None
+            if len(self._seen) > REMEMBERED_BATCHES:
+                self._seen.popitem(last=False)
         self._lines[run_id] = self._lines.get(run_id, 0) + len(rows)
         self._lines.move_to_end(run_id)
         if len(self._lines) > REMEMBERED_RUNS:

@@ -8,14 +8,19 @@ from datetime import timedelta
 
 from sqlalchemy import delete, or_, select, update
 
-from osmosis.platform.db.base import utc_now
+from osmosis.platform.db.base import steady_now
 from osmosis.platform.db.models import Run, RunLog, Sample
 from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import CLAIMABLE, DELETED, end_run, run_topic
 from osmosis.platform.evals.places import run_dir
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.finish import note_end
-from osmosis.platform.runners.leases import LEASE_S, QUIET_HEARTBEAT_S, claimable
+from osmosis.platform.runners.leases import (
+    LEASE_S,
+    QUIET_HEARTBEAT_S,
+    claimable,
+    clip_leases,
+)
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.runners.writers import SegmentWriters
 
@@ -30,11 +35,12 @@ DELETED_AT_ONCE = 2000
 
 async def reap(platform: Platform) -> None:
     """Look after leases every second, for as long as the server lives."""
+    await clip_leases(platform)
     while True:
         await expire_dead_leases(platform)
         await end_stopped_runs(platform)
         async with platform.db.read() as session:
-            waiting = select(Run.id).where(claimable(utc_now())).limit(1)
+            waiting = select(Run.id).where(claimable(steady_now())).limit(1)
             if (await session.execute(waiting)).first() is not None:
                 platform.events.publish(CLAIMABLE)
         await asyncio.sleep(PERIOD_S)
@@ -53,7 +59,7 @@ async def sweep(platform: Platform, writers: SegmentWriters) -> None:
 
 async def expire_dead_leases(platform: Platform) -> list[str]:
     """End the leases of workers on this machine that have died; returns the ids of their runs."""
-    held = (Run.status == "running", Run.lease_expires_at > utc_now())
+    held = (Run.status == "running", Run.lease_expires_at > steady_now())
     async with platform.db.read() as session:
         query = select(Run.id, Run.lease_owner, Run.lease_token).where(*held)
         dead = [row for row in await session.execute(query) if is_dead(row.lease_owner or "")]
@@ -62,13 +68,13 @@ async def expire_dead_leases(platform: Platform) -> list[str]:
     async with platform.db.write() as session:
         for run_id, _, token in dead:
             mine = update(Run).where(Run.id == run_id, Run.lease_token == token)
-            await session.execute(mine.values(lease_expires_at=utc_now()))
+            await session.execute(mine.values(lease_expires_at=steady_now()))
     return [row.id for row in dead]
 
 
 async def end_stopped_runs(platform: Platform) -> list[str]:
     """Stop the runs whose worker was asked to and is gone, or does not; returns their ids."""
-    now = utc_now()
+    now = steady_now()
     silence = timedelta(seconds=LEASE_S - QUIET_HEARTBEAT_S - SILENT_STOP_S)
     overdue = (
         Run.status == "running",

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,13 +21,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.errors import is_out_of_space
 from osmosis.platform.evals.lifecycle import run_topic
 from osmosis.platform.evals.tallies import Counted, count_in
 from osmosis.platform.observability.story import Run as TracedRun
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeasedRow, LeaseLost, leased_row, leased_run
 from osmosis.platform.runners.writers import SegmentWriters
-from osmosis.platform.segments import SegmentWriter, encode_entry
+from osmosis.platform.segments import Place, SegmentWriter, encode_entry
 from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed
 from osmosis.wire.runner import RecordsAck
 from osmosis.wire.samples import SampleRecord
@@ -73,9 +74,9 @@ class StorageFailed(OsmosisError):
 
     code, http_status = "STORAGE_FAILED", 507
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, reason: str | None) -> None:
         super().__init__(
-            f"The server cannot write the run's results: {error.strerror}.",
+            f"The server cannot write the run's results: {reason}.",
             hint="Free some space below the server's data directory; the run goes on then.",
         )
 
@@ -99,15 +100,23 @@ async def take_records(
     try:
         rows = await asyncio.to_thread(_store, writers.of(run_id), run_id, [*fresh.values()])
     except OSError as error:
-        platform.metrics.storage_failures.inc()
-        raise StorageFailed(error) from error
+        if is_out_of_space(error):
+            platform.storage.failed()
+        raise StorageFailed(error.strerror) from error
     try:
         new, run = await platform.db.transact(
             lambda connection: _insert(connection, run_id, lease_token, fresh, rows)
         )
-    except LeaseLost:
-        writers.close(run_id)
+    except BaseException as error:
+        # What was appended is referred to by nothing: a repeat must not pile it up.
+        await asyncio.to_thread(writers.of(run_id).withdraw, rows_places(rows))
+        if isinstance(error, LeaseLost):
+            writers.close(run_id)
+        if is_out_of_space(error):
+            platform.storage.failed()
+            raise StorageFailed("the disk of its database is full") from error
         raise
+    platform.storage.worked()
     platform.metrics.commit.observe(time.perf_counter() - began)
     platform.metrics.recorded(new)
     story = TracedRun(run_id, run.name, run.generation, run.rollout, run.model_path)
@@ -117,6 +126,15 @@ async def take_records(
     platform.events.publish(run_topic(run_id))
     stop = run.stop_requested_at is not None
     return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop)
+
+
+def rows_places(rows: Iterable[Mapping[str, Any]]) -> list[Place]:
+    """Where the bulky parts of rows to insert lie."""
+    return [
+        Place(row["segment"], row["offset"], row["length"])
+        for row in rows
+        if row["segment"] is not None
+    ]
 
 
 def parse_records(body: bytes) -> list[SampleRecord]:

@@ -87,7 +87,7 @@ async def claim(
         mark = platform.events.mark()
         if is_dead(body.worker_id) or await request.is_disconnected():
             return Response(status_code=204)  # Nobody is there to take the run.
-        run = await claim_next(platform, body.worker_id)
+        run = await claim_next(platform, body.worker_id, body.holding)
         if run is not None:
             claimed = await _claimed(platform, runs, run)
             if claimed is not None:
