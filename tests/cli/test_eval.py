@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS
 from tests.cli.conftest import Osmosis, git
 
 CONFIG = "configs/eval/multiply-scripted.toml"
@@ -51,6 +52,27 @@ def test_flags_take_the_place_of_keys(near: Osmosis):
     config = near("--json", "eval", "info", name).json["data"]["config"]
     assert (config["limit"], config["n"]) == (3, 1)
     assert config["advanced"]["temperature"] == 0.5
+
+
+@pytest.mark.usefixtures("ready")
+def test_every_advanced_key_has_its_flag(near: Osmosis):
+    given = {
+        "sample_seed": 7,
+        "model_seed": 8,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 64,
+        "max_total_tokens": 100000,
+        "max_cost_usd": 1.5,
+        "max_retries": 0,
+        "max_retry_s": 60.0,
+        "max_concurrent_calls": 9,
+        "network": "on",
+    }
+    words = [str(w) for key, value in given.items() for w in (ADVANCED_KEYS[key].flag, value)]
+    name = submit(near, *words)
+    config = near("--json", "eval", "info", name).json["data"]["config"]
+    assert config["advanced"] == given
 
 
 @pytest.mark.usefixtures("workspace")

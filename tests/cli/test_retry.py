@@ -24,10 +24,10 @@ def asked(ready: object, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The secrets of each call; the first call fails with the error that a test appends."""
     calls: list[Any] = []
 
-    def retry(self: object, ref: str, secrets: Any = None) -> dict[str, Any]:
+    def retry(self: object, ref: str, secrets: Any = None, advanced: Any = None) -> dict[str, Any]:
         if calls and isinstance(calls[0], OsmosisError):
             raise calls.pop(0)
-        calls.append(secrets)
+        calls.append(secrets if not advanced else (secrets, advanced))
         return ANSWER
 
     monkeypatch.setattr("osmosis.client.api.Api.retry_eval", retry)
@@ -60,3 +60,11 @@ def test_a_run_of_another_machine_is_retried_there(near: Osmosis, asked: list[An
     assert error["code"] == "VALIDATION"
     command = "osmosis eval run 'configs/eval/my job.toml' --name here --retry-failed --upload"
     assert command in json.dumps(error)
+
+
+def test_a_higher_budget_goes_along(near: Osmosis, asked: list[Any]):
+    done = near(
+        "eval", "retry", "calm-otter-1", "-y", "--max-cost-usd", "2.5", "--max-retries", "0"
+    )
+    assert done.code == 0, done
+    assert asked == [(None, {"max_cost_usd": 2.5, "max_retries": 0})]

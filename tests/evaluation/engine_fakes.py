@@ -152,6 +152,10 @@ class World:
     on_output: Any = None
     on_upstream: Callable[[int], None] | None = None
     """When set, each session makes one model call, and this is told of it."""
+    used: dict[str, Any] | None = None
+    """When set, each session makes one model call that used this much."""
+    room: asyncio.Event | None = None
+    """When set, new samples wait for it."""
 
     def parts(self) -> Parts:
         async def prepare(plan: EvaluationPlan, sink: Any) -> FakeEnvironment:
@@ -192,6 +196,7 @@ class FakeEnvironment:
 class FakeGateway:
     def __init__(self, world: World) -> None:
         self.world = world
+        self.on_call: Callable[[ModelCall], None] | None = None
 
     async def start(self) -> None:
         pass
@@ -216,10 +221,16 @@ class FakeGateway:
             session.calls = [
                 ModelCall(model="fake/model", started_at=0.0, latency_s=0.0, http_status=200)
             ]
+        if self.world.used is not None:
+            call = model_call(**self.world.used)
+            session.calls = [call]
+            if self.on_call is not None:
+                self.on_call(call)
         return session
 
     async def room(self) -> None:
-        pass
+        if self.world.room is not None:
+            await self.world.room.wait()
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -103,7 +103,7 @@ async def test_a_run_goes_from_claim_to_finished(
     assert beat.json() == {"stop": False, "lease_s": 15.0}
     everything = [record(row, index) for row in range(4) for index in range(2)]
     answer = await worker.send(*everything)
-    assert answer.json() == {"accepted": 8, "duplicates": 0, "stop": False}
+    assert answer.json().items() >= {"accepted": 8, "duplicates": 0, "stop": False}.items()
     done = [json.loads(line) for line in (await worker.get("done")).text.splitlines()]
     assert done == [[row, index] for row in range(4) for index in range(2)]
     assert (await worker.finish()).status_code == 200
@@ -123,7 +123,7 @@ async def test_replayed_records_change_nothing(
     first = record(0)
     await worker.send(first)
     again = await worker.send(first, record(0, reward=0.0), record(1))
-    assert again.json() == {"accepted": 1, "duplicates": 2, "stop": False}
+    assert again.json().items() >= {"accepted": 1, "duplicates": 2, "stop": False}.items()
     run = await run_of(platform, name)
     assert (run.sample_count, run.passed_count, run.reward_sum) == (2, 2, 2.0)
 
@@ -360,7 +360,7 @@ async def test_stopping_a_running_run_is_told_to_its_worker(
     assert (await client.post(f"/api/cli/eval-runs/{name}/stop", json={})).status_code == 200
     assert (await worker.post("heartbeat")).json()["stop"] is True
     answer = await worker.send(record(0))
-    assert answer.json() == {"accepted": 1, "duplicates": 0, "stop": True}
+    assert answer.json().items() >= {"accepted": 1, "duplicates": 0, "stop": True}.items()
     await worker.finish("stopped")
     run = await run_of(platform, name)
     assert (run.status, run.stop_reason, run.sample_count) == ("stopped", "user", 1)

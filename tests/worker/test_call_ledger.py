@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from osmosis.wire.spending import Spending
 from osmosis.worker.call_ledger import CallLedger, dead_ledgers
 
 KILLED = """
@@ -56,3 +57,12 @@ def test_more_recorded_than_sent_is_no_negative_loss(tmp_path: Path):
     ledger.recorded(3)
     assert ledger.lost == 0
     ledger.close(settled=True)
+
+
+def test_what_was_spent_and_never_recorded_outlives_a_kill_too(tmp_path: Path):
+    ledger = CallLedger.create(tmp_path, "run1")
+    ledger.sent(2)
+    ledger.unrecorded(Spending(tokens=7, usd=0.25))
+    ledger.close(settled=False)
+    (dead,) = dead_ledgers(tmp_path)
+    assert (dead.lost, dead.spent) == (2, Spending(tokens=7, usd=0.25))

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from osmosis.wire.errors import Issue, NotFound, ValidationFailed
+from osmosis.workspace.advanced import AdvancedSection
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS, LIMITS, TUNING
 from osmosis.workspace.config import (
     EvalConfig,
     check_secret_name,
@@ -310,3 +312,32 @@ def test_a_mistake_given_as_a_flag_names_no_line_of_the_file(tmp_path: Path):
         load_eval_config(write(tmp_path, text), overrides={"evaluation.limit": 0})
     lines = {issue.key: issue.line for issue in caught.value.issues}
     assert lines["evaluation.limit"] is None and lines["evaluation.n"] is not None
+
+
+def test_the_table_of_advanced_keys_is_complete_and_says_their_types():
+    fields = AdvancedSection.model_fields
+    assert set(ADVANCED_KEYS) == set(fields)
+    for name, key in ADVANCED_KEYS.items():
+        assert key.flag.startswith("--")
+        assert fields[name].description == key.meaning
+        allowed = get_args(fields[name].annotation) or (fields[name].annotation,)
+        assert key.kind in allowed or isinstance(allowed[0], key.kind), name
+    assert set(LIMITS) <= TUNING
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_cost_usd": 0},
+        {"max_cost_usd": float("nan")},
+        {"max_total_tokens": 0},
+        {"max_total_tokens": 1.5},
+        {"max_retry_s": -1},
+        {"max_retries": 21},
+        {"max_tokens": 10**9},
+        {"max_concurrent_calls": 0},
+    ],
+)
+def test_budgets_and_limits_have_bounds(wrong):
+    (name,) = wrong
+    assert issue_in("advanced", **wrong).key == f"advanced.{name}"

@@ -230,8 +230,16 @@ class Api(Connection):
         path = f"{ROOT}/eval-runs/{_ref(ref)}/samples/download-urls"
         return self.call("POST", path, body={"items": list(items)})
 
-    def retry_eval(self, ref: str, secrets: Mapping[str, str] | None = None) -> dict[str, Any]:
-        body = {"secrets": dict(secrets)} if secrets else {}
+    def retry_eval(
+        self,
+        ref: str,
+        secrets: Mapping[str, str] | None = None,
+        advanced: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """``advanced``: budgets and other limits in place of the run's own."""
+        body: dict[str, Any] = {"secrets": dict(secrets)} if secrets else {}
+        if advanced:
+            body["advanced"] = dict(advanced)
         return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/retry", body=body, timeout_s=120.0)
 
     def rerun_eval(self, ref: str, body: Mapping[str, Any]) -> dict[str, Any]:

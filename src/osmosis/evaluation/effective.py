@@ -7,7 +7,7 @@ from typing import Any
 
 from osmosis.evaluation.deadlines import Deadlines
 from osmosis.evaluation.parts import EnvironmentPart, RolloutPart
-from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_at_once
 from osmosis.evaluation.redaction import MIN_SECRET_CHARS, is_too_short
 from osmosis.evaluation.sandbox import choose_sandbox
 
@@ -38,6 +38,14 @@ def effective_values(
         "limits": deadlines.described(),
         "pass_threshold": plan.pass_threshold,
         "n": plan.n,
+        "call_limits": {
+            "calls_at_once": calls_at_once(plan) * plan.shards,
+            "max_retries": plan.advanced.max_retries,
+            "max_retry_s": plan.advanced.max_retry_s,
+            "max_tokens": plan.advanced.max_tokens,
+            "max_total_tokens": plan.advanced.max_total_tokens,
+            "max_cost_usd": plan.advanced.max_cost_usd,
+        },
         "advanced": plan.advanced.model_dump(exclude_none=True),
         "model": dict(model),
         "sandbox": choose_sandbox().describe(),

@@ -22,6 +22,7 @@ from typing import Any
 
 from osmosis.evaluation.admission import Admission
 from osmosis.evaluation.background import Background
+from osmosis.evaluation.budget import STOP_REASON, Budget
 from osmosis.evaluation.crash_isolation import CrashIsolation
 from osmosis.evaluation.deadlines import (
     EARLY_END_FLUSH_S,
@@ -75,10 +76,17 @@ async def evaluate(
     *,
     parts: Parts | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    budget: Budget | None = None,
 ) -> Outcome:
     """Run ``plan`` to its end, or until ``stop`` is set. Never raises for a run's own failure."""
     evaluation = Evaluation(
-        plan, rows, done, sink, parts=parts or real_parts(), on_progress=on_progress
+        plan,
+        rows,
+        done,
+        sink,
+        parts=parts or real_parts(),
+        on_progress=on_progress,
+        budget=budget or Budget(plan.advanced),
     )
     work = asyncio.create_task(evaluation.run())
     stopped = asyncio.create_task(stop.wait())
@@ -105,6 +113,7 @@ class Evaluation:
         *,
         parts: Parts,
         on_progress: Callable[[Progress], None] | None,
+        budget: Budget,
     ) -> None:
         self._plan = plan
         self._parts = parts
@@ -118,6 +127,10 @@ class Evaluation:
         self._sink = RedactingSink(sink, self._redactor)
         self._deadlines = Deadlines.of(plan)
         self._gateway = parts.make_gateway(plan, self._redactor, self._sink)
+        self._budget = budget
+        self._budget.on_spent = self._on_budget_spent
+        self._gateway.on_call = self._budget.add
+        self._recorded = 0
         self._started = Started()
         self._starting: asyncio.Task[None] | None = None
         self._lanes: list[asyncio.Task[None]] = []
@@ -156,13 +169,37 @@ class Evaluation:
     async def _run(self) -> Outcome:
         if self._plan.selected_rows and len(self._done) >= self._plan.selected_rows * self._plan.n:
             return await self._summarize()
+        if self._budget.is_spent:
+            return await self._out_of_budget()
         if await self._start_up():
             await self._run_samples()
         if self._failure is not None:
             return self._failed(self._failure)
         if self._stopping:
             return Outcome("stopped", stop_reason="user")
+        if self._budget.is_spent and self._is_incomplete():
+            return await self._out_of_budget()
         return await self._summarize()
+
+    def _on_budget_spent(self) -> None:
+        """No new samples; those in flight are finished."""
+        self._admission.close()
+        in_flight = self._tries.in_flight
+        self._sink.log(
+            "warning",
+            "budget",
+            f"{self._budget.sentence()} No new sample starts; {in_flight} in flight are finished.",
+            self._budget.describe(),
+        )
+
+    def _is_incomplete(self) -> bool:
+        planned = self._plan.selected_rows * self._plan.n
+        return not planned or len(self._done) + self._recorded < planned
+
+    async def _out_of_budget(self) -> Outcome:
+        await self._sink.stage("summarizing")
+        await self._sink.flush()
+        return Outcome("stopped", stop_reason=STOP_REASON, stop_message=self._budget.sentence())
 
     async def _summarize(self) -> Outcome:
         await self._sink.stage("summarizing")
@@ -223,7 +260,7 @@ class Evaluation:
             await self._begin_lanes(lanes)
             # A stop may cancel lanes one by one; what else they end with, they have told already.
             await asyncio.gather(*self._lanes, return_exceptions=True)
-            if not self._admission.closed:
+            if self._failure is None and not self._stopping:
                 await self._guarded(self._faults.finish())
             await self._exports.settled()
         finally:
@@ -295,6 +332,7 @@ class Evaluation:
 
     async def _record(self, ended: Ended) -> None:
         """Record a try; one that left artifacts does so beside the lanes."""
+        self._recorded += 1
         work = self._recorder.record(ended.sample, ended.verdict, ended.facts)
         if ended.facts.has_artifacts():
             await self._exports.start(work)

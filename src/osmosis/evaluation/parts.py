@@ -62,7 +62,9 @@ class SessionPart(Protocol):
 
 
 class GatewayPart(Protocol):
-    """The model gateway of a shard."""
+    """The model gateway of a shard. ``on_call`` is told of every call that has ended."""
+
+    on_call: Callable[[ModelCall], None] | None
 
     async def start(self) -> None: ...
 

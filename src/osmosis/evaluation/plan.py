@@ -115,11 +115,15 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an evaluation ended: ``finished``, ``failed`` (with ``error``) or ``stopped``."""
+    """How an evaluation ended: ``finished``, ``failed`` (with ``error``) or ``stopped``.
+
+    ``stop_message``: for people, why it was stopped.
+    """
 
     status: str
     error: RunError | None = None
     stop_reason: str | None = None
+    stop_message: str | None = None
 
 
 Done = Set[tuple[int, int]]

@@ -156,6 +156,7 @@ RUN_ERROR_KINDS = (
     "model_wrong_endpoint",
     "model_refused",
     "replay_unavailable",
+    "budget_not_measurable",
     "dataset_unreadable",
     "worker_lost",
     "internal",

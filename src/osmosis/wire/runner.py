@@ -26,6 +26,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from osmosis.wire.spending import Spending
+
 LEASE_HEADER = "X-Osmosis-Lease"
 
 Stage = Literal[
@@ -92,6 +94,8 @@ class EvaluationSpec(BaseModel):
     endpoints: list[ModelEndpoint] = Field(default_factory=list)
     replays: list[ReplayedRun] = Field(default_factory=list)
     resume: bool = False
+    spent: Spending = Field(default_factory=Spending)
+    """By earlier generations and workers; counts towards the budgets."""
 
 
 class Claim(BaseModel):
@@ -125,9 +129,12 @@ class Heartbeat(BaseModel):
 
 
 class RecordsAck(BaseModel):
+    """``spent``: by all shards of the run so far, in every generation."""
+
     accepted: int
     duplicates: int
     stop: bool = False
+    spent: Spending | None = None
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -160,6 +167,7 @@ class RunError(BaseModel):
 class FinishRequest(BaseModel):
     status: Literal["finished", "failed", "stopped"]
     stop_reason: str | None = None
+    stop_message: str | None = None
     error: RunError | None = None
     effective: dict[str, Any] = Field(default_factory=dict)
 
@@ -169,4 +177,6 @@ class LostCalls(BaseModel):
     was lost. ``shard_id`` names the process, so that the same report twice counts once."""
 
     shard_id: str = Field(pattern=r"^[0-9a-f]{16}$")
-    calls: int = Field(ge=1, le=2**40)
+    calls: int = Field(ge=0, le=2**40)
+    spent: Spending = Field(default_factory=Spending)
+    """What those of them used that had ended."""

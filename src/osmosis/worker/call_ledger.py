@@ -1,9 +1,10 @@
-"""Which model calls are paid for but recorded nowhere: two numbers in a file that outlive a kill.
+"""Which model calls are paid for but recorded nowhere: numbers in a file that outlive a kill.
 
 A shard counts each request that it sends to a provider, and each one that stands in a record the
 platform has acknowledged. What is left when the shard is gone, was in flight, or belonged to a try
 that was lost: it may have been charged, and no sample shows it. The file is locked while its shard
-lives, so that whoever gets the lock knows that the counts are final.
+lives, so that whoever gets the lock knows that the counts are final. Beside them stands what the
+ended ones of those calls used, for the budgets of the run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-COUNTS = struct.Struct(">QQ")
+from osmosis.wire.spending import Spending
+
+COUNTS = struct.Struct(">QQQd")
 SUFFIX = ".calls"
 
 
@@ -32,6 +35,7 @@ class CallLedger:
         self._counts = mmap.mmap(descriptor, COUNTS.size)
         self._sent = 0
         self._recorded = 0
+        self._spent = Spending()
 
     @classmethod
     def create(cls, directory: Path, run_id: str) -> CallLedger:
@@ -58,6 +62,15 @@ class CallLedger:
         self._recorded += count
         self._write()
 
+    def unrecorded(self, spent: Spending) -> None:
+        """Note what calls have used that stand in no durable record."""
+        self._spent = spent
+        self._write()
+
+    @property
+    def spent(self) -> Spending:
+        return self._spent
+
     def close(self, *, settled: bool) -> None:
         """Let the ledger go; a settled one has nothing more to report."""
         if settled:
@@ -66,7 +79,8 @@ class CallLedger:
         os.close(self._file)
 
     def _write(self) -> None:
-        COUNTS.pack_into(self._counts, 0, self._sent, self._recorded)
+        spent = self._spent
+        COUNTS.pack_into(self._counts, 0, self._sent, self._recorded, spent.tokens, spent.usd)
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,7 @@ class DeadLedger:
     run_id: str
     shard_id: str
     lost: int
+    spent: Spending
 
 
 def dead_ledgers(directory: Path) -> Iterator[DeadLedger]:
@@ -85,11 +100,13 @@ def dead_ledgers(directory: Path) -> Iterator[DeadLedger]:
         counts = _final_counts(path)
         if counts is not None:
             run_id, _, shard_id = path.name.removesuffix(SUFFIX).rpartition(".")
-            yield DeadLedger(path, run_id, shard_id, _lost(*counts))
+            sent, recorded, tokens, usd = counts
+            spent = Spending(tokens=tokens, usd=usd)
+            yield DeadLedger(path, run_id, shard_id, _lost(sent, recorded), spent)
 
 
-def _final_counts(path: Path) -> tuple[int, int] | None:
-    """(sent, recorded); None while the shard lives, or when somebody else was faster."""
+def _final_counts(path: Path) -> tuple[int, int, int, float] | None:
+    """As written; None while the shard lives, or when somebody else was faster."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -102,7 +119,7 @@ def _final_counts(path: Path) -> tuple[int, int] | None:
     finally:
         os.close(descriptor)
     # Killed between making the file and writing it: no request was sent yet.
-    return COUNTS.unpack(raw) if len(raw) == COUNTS.size else (0, 0)
+    return COUNTS.unpack(raw) if len(raw) == COUNTS.size else (0, 0, 0, 0.0)
 
 
 def _lost(sent: int, recorded: int) -> int:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import LogBatch, LogEntry, LogLevel, RecordsAck, Stage
 from osmosis.wire.samples import SampleRecord
+from osmosis.wire.spending import Spending
 from osmosis.worker.client import RunClient
 from osmosis.worker.errors import LeaseLost, Refused, Unavailable
 
@@ -53,7 +54,7 @@ class HttpSink:
         *,
         on_stage: Callable[[Stage], None],
         on_effective: Callable[[dict[str, Any]], None],
-        on_acknowledged: Callable[[Sequence[SampleRecord]], None],
+        on_acknowledged: Callable[[Sequence[SampleRecord], Spending | None], None],
         on_stop: Callable[[], None],
         on_lease_lost: Callable[[], None],
     ) -> None:
@@ -164,10 +165,10 @@ class HttpSink:
                         await self._urgent.wait()
             self._urgent.clear()
             batch = self._take_batch()
-            await self._deliver(batch)
+            spent = await self._deliver(batch)
             self._unacknowledged -= len(batch)
             self._unacknowledged_bytes -= sum(len(item.line) for item in batch)
-            self._on_acknowledged([item.record for item in batch])
+            self._on_acknowledged([item.record for item in batch], spent)
             self._set_room()
             if self._queue:
                 self._work.set()
@@ -189,17 +190,17 @@ class HttpSink:
             batch.append(self._queue.popleft())
         return batch
 
-    async def _deliver(self, batch: list[_Pending]) -> None:
+    async def _deliver(self, batch: list[_Pending]) -> Spending | None:
+        """What the run has spent by now, as the platform counts it."""
         try:
             ack = await self._post(b"".join(item.line for item in batch))
         except Refused as error:
             if len(batch) > 1:
-                for item in batch:
-                    await self._deliver([item])
-                return
+                return [await self._deliver([item]) for item in batch][-1]
             ack = await self._deliver_reduced(batch[0].record, error)
         if ack.stop:
             self._on_stop()
+        return ack.spent
 
     async def _deliver_reduced(self, record: SampleRecord, error: Refused) -> RecordsAck:
         """A single record that the platform will not take is sent without its bulk."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from osmosis.wire.runner import LostCalls
+from osmosis.wire.spending import Spending
 from osmosis.worker.call_ledger import DeadLedger, dead_ledgers
 from osmosis.worker.client import RunnerClient
 from osmosis.worker.errors import Refused, RunnerError
@@ -30,10 +31,11 @@ async def report_lost_calls(client: Callable[[], RunnerClient], directory: Path)
 
 
 async def _report(client: RunnerClient, ledger: DeadLedger) -> None:
-    if ledger.lost:
+    if ledger.lost or ledger.spent != Spending():
         try:
             await client.lost_calls(
-                ledger.run_id, LostCalls(shard_id=ledger.shard_id, calls=ledger.lost)
+                ledger.run_id,
+                LostCalls(shard_id=ledger.shard_id, calls=ledger.lost, spent=ledger.spent),
             )
         except Refused as error:
             if error.status != GONE_STATUS:

@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from osmosis.evaluation.budget import Budget
 from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.plan import EvaluationPlan, KeptSample, Outcome, ReplaySource
 from osmosis.evaluation.process_life import adopt_orphans, shield_memory
@@ -29,6 +30,7 @@ from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import FinishRequest, LostCalls, ReplayedRun, RunError, Stage
 from osmosis.wire.samples import SampleRecord
+from osmosis.wire.spending import Spending
 from osmosis.worker.call_ledger import CallLedger
 from osmosis.worker.channel import (
     ABANDON,
@@ -118,6 +120,9 @@ class Shard:
         self._abandoned = False
         self._ledger = CallLedger.create(Path(job.ledger_dir), self._spec.run_id)
         self._accounted = False
+        advanced = AdvancedSection.model_validate(self._spec.advanced)
+        self._budget = Budget(advanced, self._spec.spent)
+        self._budget.on_own = self._ledger.unrecorded
         self._sink = HttpSink(
             self._run,
             on_stage=reporter.stage,
@@ -150,7 +155,8 @@ class Shard:
             return EXIT_LEASE_LOST
         finally:
             await self._sink.close()
-            self._ledger.close(settled=self._accounted or not self._ledger.lost)
+            lost = self._ledger.lost or self._ledger.spent != Spending()
+            self._ledger.close(settled=self._accounted or not lost)
         return EXIT_REPORTED
 
     async def _outcome(self) -> Outcome:
@@ -180,17 +186,20 @@ class Shard:
             self._stop,
             parts=real_parts(on_upstream=self._ledger.sent),
             on_progress=self._reporter.progress,
+            budget=self._budget,
         )
 
-    def _acknowledged(self, records: Sequence[SampleRecord]) -> None:
+    def _acknowledged(self, records: Sequence[SampleRecord], spent: Spending | None) -> None:
+        self._budget.acknowledged(spent, records)
         self._reporter.acknowledged(len(records))
         calls = (call for record in records for call in record.calls if not call.scripted)
         self._ledger.recorded(sum(call.upstream_requests for call in calls))
 
     async def _account_for_lost_calls(self) -> None:
         """Tell of the calls of lost tries before the end; what fails here the worker tells."""
-        if lost := self._ledger.lost:
-            report = LostCalls(shard_id=self._ledger.shard_id, calls=lost)
+        lost, spent = self._ledger.lost, self._ledger.spent
+        if lost or spent != Spending():
+            report = LostCalls(shard_id=self._ledger.shard_id, calls=lost, spent=spent)
             with suppress(RunnerError):
                 await self._client.lost_calls(self._spec.run_id, report)
                 self._accounted = True
@@ -254,6 +263,7 @@ class Shard:
         request = FinishRequest(
             status=outcome.status,  # type: ignore[arg-type]  # Outcome's status is a plain str
             stop_reason=outcome.stop_reason,
+            stop_message=outcome.stop_message,
             error=outcome.error,
             effective=self._reporter.state.effective or {},
         )

@@ -96,10 +96,5 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
 TUNING = frozenset(name for name, key in ADVANCED_KEYS.items() if key.tuning)
 """Keys that may differ when a run goes on."""
 
-
-def key_of_option(option: str) -> str:
-    """The dotted config key of a command's parameter, named by its flag."""
-    for name, key in ADVANCED_KEYS.items():
-        if key.flag.removeprefix("--").replace("-", "_") == option:
-            return f"advanced.{name}"
-    raise KeyError(option)
+LIMITS = ("max_total_tokens", "max_cost_usd", "max_retries", "max_retry_s", "max_concurrent_calls")
+"""Those of them that a retry may change."""

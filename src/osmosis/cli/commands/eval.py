@@ -21,6 +21,8 @@ from osmosis.cli.commands.log_lines import log_listing
 from osmosis.cli.commands.options import (
     FILE,
     LOG_LIMIT,
+    advanced_flags,
+    advanced_values,
     cursor_flag,
     group,
     latest_argument,
@@ -41,6 +43,7 @@ from osmosis.cli.output.questions import confirm
 from osmosis.cli.output.render import to_json
 from osmosis.cli.session import session
 from osmosis.wire.errors import OsmosisError, ValidationFailed
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS, LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,12 +92,13 @@ FLAGS = {
 @click.option("--batch-size", type=int, metavar="N", help="In place of batch_size.")
 @click.option("--branch", metavar="BRANCH", help="In place of branch.")
 @click.option("--commit", metavar="SHA", help="In place of commit_sha.")
+@advanced_flags(ADVANCED_KEYS)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any other key of the config: --set advanced.temperature=0.",
+    help="Any other key of the config: --set evaluation.pass_threshold=0.5.",
 )
 def submit(
     config: str,
@@ -117,6 +121,7 @@ def submit(
 
     gate = Gate.of(flags)
     named = {key: flags[flag] for flag, key in FLAGS.items()}
+    named |= {f"advanced.{key}": value for key, value in advanced_values(flags).items()}
     overrides = preparation.parse_overrides(settings, named)
     prepared = preparation.prepare(session.root, config, overrides)
     secrets = secret_values.resolve(session.api, prepared.config.secrets.required, secrets_file)
@@ -248,14 +253,20 @@ def download(
     metavar="FILE",
     help="NAME=value lines with secrets that only the run had; - reads them from a pipe.",
 )
+@advanced_flags(LIMITS)
 @click.option("--watch", is_flag=True, help="Follow the run and show its results.")
-def retry(name: str, *, yes: bool, secrets_file: str | None, watch: bool) -> Operation | int:
-    """Run the failed and skipped samples of an ended run again."""
+def retry(
+    name: str, *, yes: bool, secrets_file: str | None, watch: bool, **flags: Any
+) -> Operation | int:
+    """Run the failed, skipped and pending samples of an ended run again.
+
+    A run that was stopped by its budget goes on with a higher one: --max-cost-usd 5.
+    """
     # Only a retry needs it.
     from osmosis.cli.evals import retry as retrying
 
     confirm(f"Run the failed and skipped samples of {name} again?", yes=yes, default=True)
-    operation = retrying.retry(name, secrets_file)
+    operation = retrying.retry(name, secrets_file, advanced_values(flags))
     return wait_after(operation, name) if watch else operation
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from osmosis.cli.commands.options import yes_flag
+from osmosis.cli.commands.options import advanced_flags, advanced_values, yes_flag
 from osmosis.cli.output import NextStep, Operation
 from osmosis.cli.output.messages import note
 from osmosis.cli.session import session
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,20 +53,52 @@ DIRECTORY = click.Path(path_type=Path)
     "--rollout-port", type=click.IntRange(1, 65535), metavar="PORT",
     help="The port of the rollout server (else a free one).",
 )  # fmt: skip
+@advanced_flags(key for key in ADVANCED_KEYS if key != "sample_seed")
 @click.option("--verbose", is_flag=True, help="Show the run's log while it runs.")
 @click.option("--upload", "then_upload", is_flag=True, help="Import the complete run afterwards.")
 def run(
-    config: str, *, yes: bool, then_upload: bool, endpoints: Sequence[str], **options: Any
+    config: str,
+    *,
+    yes: bool,
+    then_upload: bool,
+    endpoints: Sequence[str],
+    name: str | None,
+    root: Path | None,
+    dataset_file: Path | None,
+    secrets_file: str | None,
+    rows: str | None,
+    fresh: bool,
+    retry_failed: bool,
+    max_in_flight: int | None,
+    rollout_port: int | None,
+    verbose: bool,
+    **flags: Any,
 ) -> Operation | int:
     """Run an evaluation on this machine, without a server.
 
     Each result is on disk before the next sample takes its place, so a run that was interrupted
-    goes on with the same command and --name. Exit code 1 means that samples are still open.
+    goes on with the same command and --name. Exit code 1 means that samples are still open, 4 that
+    a budget is spent.
     """
     # The engine is heavy; only this command loads it.
     from osmosis.cli.evals import local_run
 
-    done = local_run.run(config, yes=yes, endpoints=endpoints, **options)
+    done = local_run.run(
+        config,
+        yes=yes,
+        endpoints=endpoints,
+        name=name,
+        root=root,
+        dataset_file=dataset_file,
+        secrets_file=secrets_file,
+        rows=rows,
+        fresh=fresh,
+        retry_failed=retry_failed,
+        max_in_flight=max_in_flight,
+        rollout_port=rollout_port,
+        verbose=verbose,
+        advanced=advanced_values(flags),
+    )
     if isinstance(done, int) or not then_upload:
         return done
     if done.exit_code:

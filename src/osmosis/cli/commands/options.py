@@ -6,13 +6,14 @@ before the first command runs, which costs a third of the time that `osmosis eva
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import click
 
 from osmosis.cli.arguments import UsageMistake
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS
 
 PAGE_LIMIT = 50
 LOG_LIMIT = 200
@@ -23,6 +24,8 @@ CONTEXT: dict[str, Any] = {
     "max_content_width": 100,
     "show_default": True,
 }
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 
@@ -45,6 +48,35 @@ log_limit_flag = click.option(
     metavar="N",
     help="How many entries to show.",
 )
+
+
+def advanced_flags(keys: Iterable[str]) -> Callable[[Command], Command]:
+    """A flag for each of these keys of [advanced]; :func:`advanced_values` reads them."""
+
+    def decorate(command: Command) -> Command:
+        for name in reversed(list(keys)):
+            key = ADVANCED_KEYS[name]
+            meaning = key.meaning.replace("`", "")
+            if key.kind is bool:
+                both = f"{key.flag}/--no-{key.flag.removeprefix('--')}"
+                flag = click.option(both, default=None, help=meaning)
+            else:
+                metavar = "TEXT" if key.kind is str else "N"
+                flag = click.option(key.flag, type=key.kind, metavar=metavar, help=meaning)
+            command = flag(command)
+        return command
+
+    return decorate
+
+
+def advanced_values(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of [advanced] that were given as flags."""
+    given = {name: flags.get(_parameter(key.flag)) for name, key in ADVANCED_KEYS.items()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _parameter(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def paging_flags(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,6 +50,7 @@ def run(
     endpoints: Sequence[str],
     rollout_port: int | None,
     verbose: bool,
+    advanced: Mapping[str, Any],
 ) -> Operation | int:
     """Prepare, ask, run, show."""
     _require_engine()
@@ -68,7 +69,7 @@ def run(
     workspace = session.root
     path = config_path(workspace, given)
     shown = shown_path(workspace, path)
-    config = _load(workspace, path, shown)
+    config = _load(workspace, path, shown, advanced)
     dataset = open_dataset(dataset_file or _dataset_file(workspace, config))
     directory = RunDirectory(
         (root or workspace / ".osmosis" / "evals").expanduser().absolute(),
@@ -153,9 +154,10 @@ def _require_engine() -> None:
         )
 
 
-def _load(workspace: Path, path: Path, shown: str) -> EvalConfig:
+def _load(workspace: Path, path: Path, shown: str, advanced: Mapping[str, Any]) -> EvalConfig:
+    overrides = {f"advanced.{key}": value for key, value in advanced.items()}
     try:
-        config = load_eval_config(path, shown=shown)
+        config = load_eval_config(path, shown=shown, overrides=overrides)
         if issues := path_issues(workspace, config):
             raise ValidationFailed(f"{shown} does not fit the workspace.", issues=issues)
     except ValidationFailed as failed:

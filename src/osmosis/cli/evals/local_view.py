@@ -10,6 +10,8 @@ from osmosis.cli.output import Detail, NextStep, Operation, Section
 from osmosis.cli.output.format import plural
 from osmosis.dataset.selection import format_ranges
 from osmosis.metrics.documents import metrics_file, results_document
+from osmosis.wire.verdict import EXIT_CODES
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +85,8 @@ def operation(run: LocalRun, ended: Ended) -> Operation:
     }
     if outcome.error:
         resource["error"] = outcome.error.model_dump(exclude_none=True)
+    if outcome.stop_message:
+        resource |= {"stop_reason": outcome.stop_reason, "stop_message": outcome.stop_message}
     if ended.archived:
         resource["archived"] = str(ended.archived)
     return Operation(
@@ -90,9 +94,9 @@ def operation(run: LocalRun, ended: Ended) -> Operation:
         message=_message(ended, name),
         status="success" if complete else status,
         resource=resource,
-        next_steps=_steps(run, complete=complete),
+        next_steps=_steps(run, complete=complete, more=_raised(ended)),
         detail=detail,
-        exit_code=0 if complete else 1,
+        exit_code=0 if complete else EXIT_CODES["incomplete"] if outcome.stop_message else 1,
     )
 
 
@@ -130,10 +134,20 @@ def _message(ended: Ended, name: str) -> str:
     pending = f"{plural(ended.pending, 'sample')} still open"
     if error := ended.outcome.error:
         return f"The local run {name} ended early, with {pending}: {error.message}"
+    if message := ended.outcome.stop_message:
+        return f"The local run {name} was stopped, with {pending}. {message}"
     return f"The local run {name} was interrupted, with {pending}."
 
 
-def _steps(run: LocalRun, *, complete: bool) -> tuple[NextStep, ...]:
+def _raised(ended: Ended) -> str:
+    """The flag without which the same command would stop at once."""
+    budget = ended.outcome.stop_message or ""
+    keys = ("max_cost_usd", "max_total_tokens")
+    flags = [ADVANCED_KEYS[key].flag for key in keys if key in budget]
+    return f" {flags[0]} N" if flags else ""
+
+
+def _steps(run: LocalRun, *, complete: bool, more: str) -> tuple[NextStep, ...]:
     path = run.directory.path
     if complete:
         return (
@@ -143,7 +157,7 @@ def _steps(run: LocalRun, *, complete: bool) -> tuple[NextStep, ...]:
     config = run.provenance.get("config_path", "CONFIG")
     return (
         NextStep("Log:", str(run.directory.logs)),
-        NextStep("Go on with it:", f"osmosis eval run {config} --name {run.directory.name}"),
+        NextStep("Go on with it:", f"osmosis eval run {config} --name {run.directory.name}{more}"),
     )
 
 

@@ -13,10 +13,12 @@ from osmosis.cli.session import session
 from osmosis.wire.errors import OsmosisError, ValidationFailed
 
 
-def retry(name: str, secrets_file: str | None) -> Operation:
+def retry(
+    name: str, secrets_file: str | None, limits: Mapping[str, Any] | None = None
+) -> Operation:
     """Ask the platform; values that only the run knew are given anew."""
     try:
-        answer = session.api.retry_eval(name)
+        answer = session.api.retry_eval(name, advanced=limits)
     except OsmosisError as error:
         local = error.details.get("local_run")
         if isinstance(local, Mapping):
@@ -25,7 +27,7 @@ def retry(name: str, secrets_file: str | None) -> Operation:
         if not isinstance(needed, list) or not needed:
             raise
         secrets = resolve_here([str(item) for item in needed], secrets_file).provided
-        answer = session.api.retry_eval(name, secrets)
+        answer = session.api.retry_eval(name, secrets, limits)
     return _operation(answer)
 
 

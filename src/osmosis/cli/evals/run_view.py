@@ -21,6 +21,7 @@ from osmosis.cli.output.format import (
     seconds,
     text,
 )
+from osmosis.workspace.advanced_keys import ADVANCED_KEYS
 
 TERMINAL = ("finished", "failed", "stopped")
 CONFIG_ORDER = (
@@ -71,6 +72,7 @@ def run_detail(
         "selection": document.get("selection"),
         "effective": document.get("effective"),
         **({"replays": document["replays"]} if document.get("replays") else {}),
+        "budget": document.get("budget"),
         "error": document.get("error"),
         **context,
     }
@@ -90,7 +92,11 @@ def hints(document: Document) -> list[NextStep]:
     steps: list[NextStep] = []
     if run.get("platform_url"):
         steps.append(NextStep("View:", str(run["platform_url"])))
-    if run.get("status") == "failed":
+    budget = part(document, "budget")
+    if run.get("stop_reason") == "budget" and budget:
+        flag = ADVANCED_KEYS[next(iter(budget))].flag
+        steps.append(NextStep("Go on with a higher one:", f"osmosis eval retry {name} {flag} N"))
+    elif run.get("status") == "failed":
         steps.append(NextStep("See what happened:", f"osmosis eval logs {name}"))
     elif run.get("status") not in TERMINAL:
         steps.append(NextStep("Follow it:", f"osmosis eval watch {name}"))
@@ -160,6 +166,8 @@ def _facts(document: Document) -> Rows:
     shown_progress = f"{done:,} / {total:,} samples" if total else plural(done, "sample")
     if run.get("status") == "pending" and not done:
         shown_progress = "Waiting to start..."
+    if results.get("partial"):
+        shown_progress += " (partial: the numbers cover only these)"
     rows: Rows = [
         ("Name", text(run.get("name"))),
         ("Status", status_text(run)),
@@ -172,7 +180,7 @@ def _facts(document: Document) -> Rows:
     if run.get("origin") == "local":
         rows.append(("Origin", "a local run, imported"))
     if run.get("stop_reason"):
-        rows.append(("Stopped because", text(run["stop_reason"])))
+        rows.append(("Stopped because", text(run.get("stop_message") or run["stop_reason"])))
     model = text(part(document, "config").get("model_path"))
     if model.startswith("scripted/"):
         model += " (scripted)"
@@ -205,6 +213,10 @@ def _configuration(document: Document) -> Rows:
         rows.append(("Rows", _selection_text(selection)))
     if effective.get("in_flight"):
         rows.append(("Samples in flight", _in_flight(effective)))
+    if limits := part(effective, "call_limits"):
+        rows.append(("Limits", _limits(limits)))
+    if budget := part(document, "budget"):
+        rows.append(("Budget", _budget(budget)))
     rows += [
         ("Branch", text(document.get("branch"))),
         ("Commit", text(document.get("commit_sha"))[:7]),
@@ -305,6 +317,24 @@ def _selection_text(selection: Document) -> str:
     seed = selection.get("seed")
     drawn = f", seed {seed}" if seed is not None else ""
     return f"{count(selected)} of {count(total)} at random{drawn}"
+
+
+def _limits(limits: Document) -> str:
+    return (
+        f"{limits.get('calls_at_once')} calls at once, {limits.get('max_retries')} retries in "
+        f"{_plain(limits.get('max_retry_s'))} s"
+    )
+
+
+def _budget(budget: Document) -> str:
+    """What is spent of what is allowed, each budget by its key."""
+    shown: list[str] = []
+    for key, amounts in budget.items():
+        form = money if key == "max_cost_usd" else count
+        if isinstance(amounts, Mapping):
+            spent, allowed = form(amounts.get("spent")), form(amounts.get("allowed"))
+            shown.append(f"{key}: {spent} of {allowed} spent")
+    return ", ".join(shown)
 
 
 def _in_flight(effective: Document) -> str:

@@ -24,6 +24,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from osmosis.evaluation.budget import require_price
 from osmosis.evaluation.gateway.asked import Place
 from osmosis.evaluation.gateway.counted_model import CountedModel, OnUpstream
 from osmosis.evaluation.gateway.dialects.chat_completions import ChatCompletions
@@ -54,7 +55,7 @@ from osmosis.evaluation.limits import CallLimiter
 from osmosis.evaluation.plan import EvaluationPlan, ReplaySource, Sink, calls_at_once
 from osmosis.evaluation.redaction import Redactor
 from osmosis.wire.errors import RunFailed
-from osmosis.wire.samples import Route
+from osmosis.wire.samples import ModelCall, Route
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 CLOSED_SESSIONS_KEPT = 10_000
@@ -98,6 +99,7 @@ class Gateway:
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
         self.root_url = ""
+        self.on_call: Callable[[ModelCall], None] | None = None
 
     async def start(self) -> None:
         """Listen on a free loopback port."""
@@ -132,9 +134,14 @@ class Gateway:
     async def preflight(self) -> None:
         """Check the models before any row; raises RunFailed with one of the ``model_*`` kinds."""
         for route in self._configured_routes():
-            await self._model_route(route)
+            used = await self._model_route(route)
+            model = self._models[route]
+            if not model.scripted:
+                # OpenRouter tells the cost of each call itself.
+                known = used.price is not None or model.provider == "openrouter"
+                require_price(self._plan.advanced, model.path, known=known)
             # The bare model: the check learns what it takes, and is no call of a sample.
-            await self._check(self._models[route], route)
+            await self._check(model, route)
 
     async def _check(self, model: Model, route: Route) -> None:
         advanced, cache = self._plan.advanced, self._cache
@@ -162,6 +169,7 @@ class Gateway:
             place=Place(source_row, run_index),
             redactor=self._redactor,
             with_judge=self._plan.advanced.judge_model is not None,
+            on_call=self.on_call,
             on_close=self._forget,
         )
         self._sessions[rollout_id] = session

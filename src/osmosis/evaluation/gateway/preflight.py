@@ -10,6 +10,7 @@ import asyncio
 import re
 from time import monotonic
 
+from osmosis.evaluation.budget import require_counts
 from osmosis.evaluation.call_width import BACKOFF_FIRST_S
 from osmosis.evaluation.gateway.chat import ChatRequest, Reply
 from osmosis.evaluation.gateway.failures import TextRedactor, UpstreamFailure, shown
@@ -51,7 +52,7 @@ async def check_model(
     began = monotonic()
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            await _patiently(model, route, advanced)
+            reply = await _patiently(model, route, advanced)
     except TimeoutError:
         sink.log(
             "warning",
@@ -70,6 +71,7 @@ async def check_model(
             )
             return False
         raise _redacted(await _verdict(model, failure), redactor) from None
+    require_counts(advanced, model.path, told=reply.usage.prompt_tokens is not None)
     sink.log("info", STEP, f"{model.path} answers (in {monotonic() - began:.2f} s).")
     return True
 
@@ -116,14 +118,13 @@ async def model_fault(
     return None
 
 
-async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> None:
+async def _patiently(model: Model, route: Route, advanced: AdvancedSection) -> Reply:
     """The probe, again after a rate limit while patience lasts and retries are allowed."""
     deadline = monotonic() + RATE_LIMIT_PATIENCE_S
     wait_s = 2 * BACKOFF_FIRST_S
     while True:
         try:
-            await _probe(model, route, advanced)
-            return
+            return await _probe(model, route, advanced)
         except UpstreamFailure as failure:
             asked_s = failure.retry_after_s if failure.retry_after_s is not None else wait_s
             if (

@@ -30,6 +30,7 @@ class GatewaySession:
         redactor: Redactor,
         with_judge: bool,
         on_close: Callable[[GatewaySession], None],
+        on_call: Callable[[ModelCall], None] | None = None,
     ) -> None:
         self.rollout_id = rollout_id
         self.chat_completions_url = f"{root_url}/v1/rollouts/{rollout_id}"
@@ -49,6 +50,7 @@ class GatewaySession:
         self._redactor = redactor
         self._askings: dict[Route, Askings] = {"policy": Askings(place), "judge": Askings(place)}
         self._on_close = on_close
+        self._on_call = on_call
         self._calls: list[ModelCall | None] = []
         self._running: dict[asyncio.Task[object], tuple[Route, float]] = {}
 
@@ -95,3 +97,5 @@ class GatewaySession:
     def end(self, number: int, task: asyncio.Task[object], call: ModelCall) -> None:
         self._running.pop(task, None)
         self._calls[number] = call
+        if self._on_call is not None:
+            self._on_call(call)

@@ -12,6 +12,7 @@ from typing import Any
 
 import osmosis
 from osmosis.dataset.selection import format_ranges
+from osmosis.evaluation.budget import Budget
 from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.journal import Journal
 from osmosis.evaluation.local.dataset import DatasetRows, LocalDataset
@@ -19,7 +20,7 @@ from osmosis.evaluation.local.failures import FailedSample, first_failures
 from osmosis.evaluation.local.inputs import check_unchanged, resolved_inputs
 from osmosis.evaluation.local.projections import RunFacts
 from osmosis.evaluation.local.response_store import LocalResponseStore
-from osmosis.evaluation.local.run_directory import RunDirectory, write_json
+from osmosis.evaluation.local.run_directory import RunDirectory, read_json, write_json
 from osmosis.evaluation.local.sink import LocalSink, LogListener
 from osmosis.evaluation.parts import Parts
 from osmosis.evaluation.plan import EvaluationPlan, Outcome, ReplaySource
@@ -27,6 +28,7 @@ from osmosis.evaluation.redaction import Redactor
 from osmosis.metrics.summary import Summary
 from osmosis.wire.errors import Conflict
 from osmosis.wire.runner import ModelEndpoint
+from osmosis.wire.spending import Spending
 from osmosis.workspace.config import EvalConfig
 
 UPDATE_S = 0.5
@@ -131,9 +133,11 @@ async def run_locally(
     sink = LocalSink(directory, facts, journal, Redactor(values), kept=kept, on_log=on_log)
     open_before = sink.pending
     responses = LocalResponseStore(run.root)
+    spent = Spending.model_validate(read_json(directory.spending) or {})
+    budget = Budget(run.config.advanced, spent)
     try:
         async with sink:
-            watcher = _Watcher(sink, facts, on_update)
+            watcher = _Watcher(sink, facts, on_update, keep=lambda: _keep(directory, budget))
             showing = asyncio.create_task(watcher.show())
             try:
                 outcome = await evaluate(
@@ -144,10 +148,12 @@ async def run_locally(
                     stop,
                     parts=parts,
                     on_progress=watcher.progress,
+                    budget=budget,
                 )
             finally:
                 showing.cancel()
             await sink.flush()
+            _keep(directory, budget)
             summary = await sink.conclude("incomplete" if sink.pending else "finished")
             failures = await asyncio.to_thread(first_failures, directory, sink.records)
             watcher.end()
@@ -220,11 +226,20 @@ def _plan(
     )
 
 
+def _keep(directory: RunDirectory, budget: Budget) -> None:
+    """Note what is spent, so that a later invocation knows; a kill forgets half a second of it."""
+    spent = budget.spent
+    if read_json(directory.spending) != (now := spent.model_dump()) and spent != Spending():
+        write_json(directory.spending, now)
+
+
 class _Watcher:
     """Tells the screen how the run is doing, in the shape of a run on the wire."""
 
-    def __init__(self, sink: LocalSink, facts: RunFacts, on_update: Update) -> None:
-        self._sink, self._facts, self._on_update = sink, facts, on_update
+    def __init__(
+        self, sink: LocalSink, facts: RunFacts, on_update: Update, *, keep: Callable[[], None]
+    ) -> None:
+        self._sink, self._facts, self._on_update, self._keep = sink, facts, on_update, keep
         self._began = datetime.now(UTC).isoformat()
         self._waiting_for: str | None = None
 
@@ -234,6 +249,7 @@ class _Watcher:
     async def show(self) -> None:
         while True:
             self._tell("running")
+            await asyncio.to_thread(self._keep)
             await asyncio.sleep(UPDATE_S)
 
     def end(self) -> None:

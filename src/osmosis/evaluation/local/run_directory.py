@@ -44,6 +44,11 @@ class RunDirectory:
         return self.path / "events.jsonl"
 
     @property
+    def spending(self) -> Path:
+        """What the model calls of all invocations used, for the budgets."""
+        return self.path / "spending.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs.txt"
 

@@ -46,7 +46,7 @@ def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) 
         "config": config_document(run),
         "dataset": dataset_reference(run),
         "rollout": {"id": run.rollout, "name": run.rollout},
-        "results": {**results, **cost_document(run)},
+        "results": {**results, **cost_document(run), **partial_document(run)},
         "entrypoint": run.entrypoint,
         "commit_sha": run.commit_sha,
         **({"branch": run.branch} if run.branch else {}),
@@ -55,6 +55,7 @@ def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) 
         "selection": selection_document(run),
         "effective": run.effective,
         **({"replays": run.config["replays"]} if "replays" in run.config else {}),
+        **budget_document(run),
         **_progress(run),
     }
 
@@ -131,6 +132,25 @@ def cost_document(run: Run) -> dict[str, Any]:
         if run.saved_sum or not run.saved_unknown_count:
             document["saved_usd"] = run.saved_sum
     return document
+
+
+def budget_document(run: Run) -> dict[str, Any]:
+    """The budgets of the run, allowed and spent, over all generations; empty without one."""
+    advanced: Mapping[str, Any] = run.config.get("advanced", {})
+    spent = {"max_cost_usd": round(run.spent_usd, 6), "max_total_tokens": run.spent_tokens}
+    budget = {
+        key: {"allowed": advanced[key], "spent": amount}
+        for key, amount in spent.items()
+        if advanced.get(key) is not None
+    }
+    return {"budget": budget} if budget else {}
+
+
+def partial_document(run: Run) -> dict[str, Any]:
+    """For a run that has ended without all its samples: its numbers are no full run's."""
+    pending = run.selected_rows * run.n - run.sample_count
+    ended = run.status in TERMINAL
+    return {"partial": True, "pending": pending} if ended and pending > 0 else {}
 
 
 def sample_item(sample: Sample) -> dict[str, Any]:
@@ -216,6 +236,7 @@ def _progress(run: Run) -> dict[str, Any]:
         "generation": run.generation,
         "stop_requested": run.stop_requested_at is not None,
         **({"stop_reason": run.stop_reason} if run.stop_reason else {}),
+        **({"stop_message": run.stop_message} if run.stop_message else {}),
         **({"error": run.error} if run.error else {}),
         **({"waiting_for": run.waiting_for} if run.waiting_for else {}),
         **({"in_flight": run.in_flight} if run.in_flight is not None else {}),
@@ -236,6 +257,7 @@ def _counted_results(run: Run) -> dict[str, Any]:
         "total_dataset_rows": run.total_rows,
         "total_tokens": run.tokens_sum,
         **cost_document(run),
+        **partial_document(run),
     }
     if run.resumed_count is not None:
         results["resumed_count"] = run.resumed_count

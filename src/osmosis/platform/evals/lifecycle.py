@@ -27,6 +27,7 @@ def end_run(
     status: str,
     *,
     stop_reason: str | None = None,
+    stop_message: str | None = None,
     error: RunError | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
@@ -34,6 +35,7 @@ def end_run(
     run.status = status
     run.completed_at = utc_now()
     run.stop_reason = stop_reason
+    run.stop_message = stop_message
     run.error = error.model_dump(exclude_none=True) if error else None
     run.summary = summary
     run.provided_cipher = None
@@ -51,7 +53,7 @@ def reopen_run(run: Run) -> None:
     run.claims = 0
     run.reopened_at = utc_now()
     run.started_at = run.completed_at = run.stop_requested_at = None
-    run.stop_reason = run.error = run.summary = None
+    run.stop_reason = run.stop_message = run.error = run.summary = None
     run.lease_token = run.lease_owner = run.lease_expires_at = None
 
 

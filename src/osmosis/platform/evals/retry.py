@@ -19,6 +19,7 @@ from osmosis.platform.db.models import Dataset, Run, Sample
 from osmosis.platform.deps import Scope
 from osmosis.platform.evals.lifecycle import ACTIVE, CLAIMABLE, note, reopen_run, run_topic
 from osmosis.platform.evals.provided import PROVIDED_SCOPE, seal_provided
+from osmosis.platform.evals.retry_limits import config_with, given_limits, listed, require_budget
 from osmosis.platform.evals.service import find_run
 from osmosis.platform.evals.tallies import drop_tally
 from osmosis.platform.platform import Platform
@@ -48,6 +49,7 @@ async def retry_run(
 ) -> Reopened:
     """Reopen the run; raises when it has not ended, or cannot or need not run again."""
     given = given_secrets(body)
+    changes = given_limits(body)
     async with platform.db.read() as session:
         run, _ = await find_run(session, scope.workspace.id, ref)
         _require_ended(run)
@@ -62,6 +64,8 @@ async def retry_run(
             )
         await _require_dataset(platform, session, run)
         scopes = await _secret_scopes(session, run, given)
+        config = config_with(run, changes)
+        require_budget(run, config)
     sealed = seal_provided(platform.vault, run.id, given)
     who = scope.principal.name or scope.principal.email
     async with platform.db.write() as session:
@@ -70,6 +74,7 @@ async def retry_run(
         redone = await _forget(session, run)
         reopened = Reopened(run, redone)
         run.secret_scopes = scopes
+        run.config = config
         run.provided_cipher = sealed
         reopen_run(run)
         run.resumed_count = run.sample_count
@@ -78,7 +83,8 @@ async def retry_run(
             run.id,
             "queued",
             f"{who} had the run retried (generation {run.generation}): {run.resumed_count} graded "
-            f"samples are kept, {run.selected_rows * run.n - (run.resumed_count or 0)} run again.",
+            f"samples are kept, {run.selected_rows * run.n - (run.resumed_count or 0)} run again."
+            + (f" New limits: {listed(changes)}." if changes else ""),
         )
     platform.events.publish(CLAIMABLE)
     platform.events.publish(run_topic(run.id))

@@ -46,6 +46,7 @@ async def finish_run(
             run,
             status,
             stop_reason=reason,
+            stop_message=request.stop_message if status == "stopped" else None,
             error=error,
             summary=dump_summary(await connection.run_sync(summary_now, run)),
         )
@@ -80,6 +81,8 @@ def note_end(session: AsyncSession, run: Run) -> None:
         text = f"The run failed: {run.error['message']}{hint} {counts}"
         note(session, run.id, "end", text, level="error", details={"kind": run.error["kind"]})
     elif run.status == "stopped":
-        note(session, run.id, "end", f"The run was stopped ({run.stop_reason}). {counts}")
+        why = f" {run.stop_message}" if run.stop_message else ""
+        text = f"The run was stopped ({run.stop_reason}).{why} {counts}"
+        note(session, run.id, "end", text, level="warning" if why else "info")
     else:
         note(session, run.id, "end", f"The run finished. {counts}")

@@ -168,6 +168,8 @@ class LeasedRow(NamedTuple):
     generation: int
     rollout: str
     model_path: str
+    spent_tokens: int
+    spent_usd: float
 
 
 _LEASED_ROW = (

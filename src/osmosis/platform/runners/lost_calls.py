@@ -19,17 +19,22 @@ async def add_lost_calls(platform: Platform, run_id: str, report: LostCalls) -> 
         if await session.get(ShardLoss, (run_id, report.shard_id)) is not None:
             return
         session.add(ShardLoss(run_id=run_id, shard_id=report.shard_id, calls=report.calls))
-        more = update(Run).where(Run.id == run_id).values(lost_calls=Run.lost_calls + report.calls)
-        await session.execute(more)
-        plural = "call" if report.calls == 1 else "calls"
-        note(
-            session,
-            run_id,
-            "calls",
-            f"Up to {report.calls} model {plural} may have been charged that no sample shows: in "
-            "flight when a process was lost, or part of a try that was.",
-            level="warning",
-            details={"shard_id": report.shard_id, "lost_calls": report.calls},
-        )
+        more = {
+            "lost_calls": Run.lost_calls + report.calls,
+            "spent_tokens": Run.spent_tokens + report.spent.tokens,
+            "spent_usd": Run.spent_usd + report.spent.usd,
+        }
+        await session.execute(update(Run).where(Run.id == run_id).values(**more))
+        if report.calls:
+            plural = "call" if report.calls == 1 else "calls"
+            note(
+                session,
+                run_id,
+                "calls",
+                f"Up to {report.calls} model {plural} may have been charged that no sample shows: "
+                "in flight when a process was lost, or part of a try that was.",
+                level="warning",
+                details={"shard_id": report.shard_id, "lost_calls": report.calls},
+            )
     platform.metrics.lost_calls.inc(report.calls)
     platform.events.publish(run_topic(run_id))

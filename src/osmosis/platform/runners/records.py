@@ -32,6 +32,7 @@ from osmosis.platform.segments import Place, SegmentWriter, encode_entry
 from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed
 from osmosis.wire.runner import RecordsAck
 from osmosis.wire.samples import SampleRecord
+from osmosis.wire.spending import Spending
 
 MAX_ERROR_CHARS = 32_768
 MAX_LATENCIES = 200
@@ -56,6 +57,9 @@ COUNTERS = (
     "kept_count",
 )
 
+MOVED = (*COUNTERS, "spent_tokens", "spent_usd")
+"""What a batch adds to. A retry counts the counters anew; what was spent stays spent."""
+
 _INSERTS = {
     name: dialect_insert(Sample)
     .on_conflict_do_nothing()
@@ -65,7 +69,7 @@ _INSERTS = {
 _COUNT = (
     update(Run)
     .where(Run.id == bindparam("counted_run"))
-    .values(claims=1, **{name: getattr(Run, name) + bindparam(name) for name in COUNTERS})
+    .values(claims=1, **{name: getattr(Run, name) + bindparam(name) for name in MOVED})
 )
 
 
@@ -125,7 +129,8 @@ async def take_records(
     platform.metrics.duplicates.inc(duplicates)
     platform.events.publish(run_topic(run_id))
     stop = run.stop_requested_at is not None
-    return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop)
+    spent = Spending(tokens=run.spent_tokens, usd=run.spent_usd) + _used(new)
+    return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop, spent=spent)
 
 
 def rows_places(rows: Iterable[Mapping[str, Any]]) -> list[Place]:
@@ -283,7 +288,9 @@ def _insert(
         new = [fresh[row_index, run_index] for row_index, run_index in returned]
     if new:
         deltas = count_deltas(new, run.pass_threshold)
-        connection.execute(_COUNT, {"counted_run": run_id, **deltas})
+        used = _used(new)
+        spending = {"spent_tokens": used.tokens, "spent_usd": used.usd}
+        connection.execute(_COUNT, {"counted_run": run_id, **deltas, **spending})
         inserted = {(record.row_index, record.run_index) for record in new}
         counted = [Counted.of(row) for row in rows]
         count_in(
@@ -295,6 +302,10 @@ def _insert(
             n=run.n,
         )
     return new, run
+
+
+def _used(records: Iterable[SampleRecord]) -> Spending:
+    return Spending.of_calls(call for record in records for call in record.calls)
 
 
 def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:

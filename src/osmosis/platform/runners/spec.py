@@ -14,6 +14,7 @@ from osmosis.platform.secrets.service import resolve_secrets
 from osmosis.platform.security.vault import Vault
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import EvaluationSpec, ModelEndpoint
+from osmosis.wire.spending import Spending
 
 
 async def build_spec(session: AsyncSession, vault: Vault, run: Run) -> EvaluationSpec:
@@ -57,6 +58,7 @@ async def build_spec(session: AsyncSession, vault: Vault, run: Run) -> Evaluatio
         endpoints=[_endpoint(endpoint, values) for endpoint in endpoints],
         replays=replays_of(run),
         resume=run.sample_count > 0,
+        spent=Spending(tokens=run.spent_tokens, usd=run.spent_usd),
     )
 
 

@@ -15,6 +15,7 @@ from osmosis.metrics.summary import Summary
 from osmosis.platform.db.models import Run, RunLog, Sample, User
 from osmosis.platform.evals.documents import (
     TERMINAL,
+    budget_document,
     cost_document,
     duration_ms,
     selection_document,
@@ -126,6 +127,8 @@ class RunView:
             if label in self.settings or key in REPEATED or value is None:
                 continue
             shown[label] = flattened(value) if isinstance(value, dict) else text
+        for key, amounts in budget_document(self.run).get("budget", {}).items():
+            shown[f"{labelled(key, None)[0]} spent"] = f"{amounts['spent']:,}"
         return shown
 
     @property

@@ -23,7 +23,8 @@ class Run(Identified, Timestamped, Base):
     since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
     is the final metrics, written when the run ends. A retry sets ``reopened_at`` and
     ``resumed_count``, the number of graded samples that the new ``generation`` keeps.
-    ``lost_calls`` is the sum of :class:`ShardLoss`.
+    ``lost_calls`` is the sum of :class:`ShardLoss`. ``spent_tokens`` and ``spent_usd`` are what
+    model calls used, of every generation and of lost tries too: they only ever grow.
     """
 
     __tablename__ = "runs"
@@ -38,6 +39,7 @@ class Run(Identified, Timestamped, Base):
     status: Mapped[str] = mapped_column(default="pending")
     stage: Mapped[str] = mapped_column(default="queued")
     stop_reason: Mapped[str | None]
+    stop_message: Mapped[str | None]
     stop_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(default=1)
@@ -91,6 +93,8 @@ class Run(Identified, Timestamped, Base):
     cost_unknown_count: Mapped[int] = mapped_column(default=0)
     judge_tokens_sum: Mapped[int] = mapped_column(BigInteger, default=0)
     lost_calls: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_usd: Mapped[float] = mapped_column(default=0.0)
     saved_calls_count: Mapped[int] = mapped_column(BigInteger, default=0)
     saved_sum: Mapped[float] = mapped_column(default=0.0)
     saved_unknown_count: Mapped[int] = mapped_column(default=0)
