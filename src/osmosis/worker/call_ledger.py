@@ -44,7 +44,7 @@ class CallLedger:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # Takes its place on the disk now: later counts need no more room.
-        os.pwrite(descriptor, COUNTS.pack(0, 0), 0)
+        os.pwrite(descriptor, COUNTS.pack(0, 0, 0, 0.0), 0)
         return cls(path, descriptor)
 
     @property
