@@ -33,6 +33,7 @@ json.dump({
     "tools": [c.function for m in one.messages for c in getattr(m, "tool_calls", None) or []],
     "answers": [m.text for m in one.messages if m.role == "tool"],
     "completion": one.output.completion,
+    "events": [e.output.message.role for e in one.events if e.event == "model"],
     "tokens": sum(u.total_tokens for u in one.model_usage.values()),
 }, sys.stdout)
 """
@@ -101,6 +102,7 @@ def test_inspect_reads_the_log_with_its_scores_and_conversations(
     assert {"system", "user", "assistant", "tool"} >= set(log["roles"]) >= {"user", "assistant"}
     assert log["tools"] and log["answers"] and log["completion"]
     assert log["tokens"] > 0
+    assert len(log["events"]) == log["roles"].count("assistant")
 
 
 def test_every_trajectory_is_a_valid_atif_document(

@@ -14,9 +14,10 @@ from osmosis.metrics.summary import Summary
 from osmosis.platform.exports.stored import StoredRun, StoredSample
 from osmosis.platform.web.chart import Chart, reward_chart
 from osmosis.platform.web.conversation import Turn, label_of, turn_of
-from osmosis.platform.web.run_view import CATEGORY_NOTES, labelled
+from osmosis.platform.web.run_view import CATEGORY_NOTES, labelled, spread_rows
 from osmosis.platform.web.templating import STATIC, render
 
+NOT_SETTINGS = ("advanced", "model_path")
 LISTED_SAMPLES = 2000
 TOLD_SAMPLES = 25
 TOLD_STEPS = 60
@@ -57,8 +58,12 @@ class Report:
         """The configuration, label by label."""
         config: Mapping[str, Any] = self.run.document["config"]
         flat = {**config, **config.get("advanced", {})}
-        shown = {k: v for k, v in flat.items() if k != "advanced" and v is not None}
+        shown = {k: v for k, v in flat.items() if k not in NOT_SETTINGS and v is not None}
         return dict(labelled(key, value) for key, value in shown.items())
+
+    @property
+    def spreads(self) -> list[tuple[str, list[str]]]:
+        return spread_rows(self.summary)
 
     @property
     def errors(self) -> list[tuple[str, int, str]]:

@@ -164,17 +164,16 @@ def _sample(run: StoredRun, sample: StoredSample) -> Json:
             "metrics": record.get("metrics") or {},
         },
         "store": {},
-        "events": [],
+        "events": _events(run.model, messages, _time(record.get("started_at"))),
         "attachments": {},
         "model_usage": _usage(run.model, sample.calls()),
         "total_time": sample.duration_ms / 1000,
         "working_time": max(0.0, sample.duration_ms - (record.get("queue_ms") or 0.0)) / 1000,
         "uuid": sample.rollout_id,
     }
-    for key in ("started_at", "finished_at"):
+    for name, key in (("started_at", "started_at"), ("completed_at", "finished_at")):
         if record.get(key) is not None:
-            name = "completed_at" if key == "finished_at" else key
-            written[name] = datetime.fromtimestamp(record[key], UTC).isoformat()
+            written[name] = _time(record[key])
     if sample.status == "failed":
         written["error"] = _error(f"{sample.error_type}: {record.get('error_message') or ''}")
     return written
@@ -234,6 +233,33 @@ def _first_answer(messages: list[Json]) -> int:
     return next((i for i, m in enumerate(messages) if m["role"] == "assistant"), len(messages))
 
 
+def _events(model: str, messages: list[Json], moment: str) -> list[Json]:
+    """What the transcript of ``inspect view`` shows: an event for each answer of the model, with
+    the messages since the last one."""
+    events: list[Json] = []
+    since: list[Json] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            events.append(
+                {
+                    "event": "model",
+                    "uuid": f"event-{len(events)}",
+                    "timestamp": moment,
+                    "working_start": 0.0,
+                    "model": model,
+                    "input": since,
+                    "tools": [],
+                    "tool_choice": "auto",
+                    "config": {},
+                    "output": _output(model, message),
+                }
+            )
+            since = []
+        else:
+            since.append(message)
+    return events
+
+
 def _output(model: str, last: Json | None) -> Json:
     if last is None:
         return {"model": model, "choices": []}
@@ -266,6 +292,10 @@ def _summary(sample: Json) -> Json:
 
 def _error(message: str) -> Json:
     return {"message": message, "traceback": message, "traceback_ansi": message}
+
+
+def _time(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat()
 
 
 def _text(content: Any) -> str:

@@ -17,6 +17,7 @@ from osmosis.platform.evals.state import CurrentRuns
 from osmosis.platform.exports.formats import FORMATS
 from osmosis.platform.exports.service import (
     EXPORT,
+    TIMEOUT_S,
     database_of,
     export_path,
     find_export,
@@ -47,6 +48,7 @@ def setup(_app: FastAPI, platform: Platform) -> None:
             module="osmosis.platform.exports.process",
             on_result=nothing_to_apply,
             on_failure=nothing_to_apply,
+            timeout_s=TIMEOUT_S,
             context=lambda: database_of(platform.settings),
         )
     )

@@ -21,6 +21,8 @@ from osmosis.platform.settings import Settings
 from osmosis.wire.errors import Conflict, NotFound, ValidationFailed, did_you_mean
 
 EXPORT = "eval_export"
+TIMEOUT_S = 4 * 3600.0
+"""Some million samples on a busy disk."""
 
 
 def checked_format(name: str) -> str:

@@ -134,13 +134,7 @@ class RunView:
     @property
     def spreads(self) -> list[tuple[str, list[str]]]:
         """How quantities are spread: mean, p50, p95, p99 and max of each that is not all zero."""
-        rows: list[tuple[str, list[str]]] = []
-        for name, (label, shown) in SPREADS.items():
-            spread = self.summary.spreads.get(name)
-            if spread is not None and spread.max:
-                values = (spread.mean, spread.p50, spread.p95, spread.p99, spread.max)
-                rows.append((label, [shown(value) for value in values]))
-        return rows
+        return spread_rows(self.summary)
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -199,6 +193,17 @@ async def view_run(
         cost=cost_document(run),
         selection=selection_document(run),
     )
+
+
+def spread_rows(summary: Summary) -> list[tuple[str, list[str]]]:
+    """Mean, p50, p95, p99 and max of each quantity that is not all zero."""
+    rows: list[tuple[str, list[str]]] = []
+    for name, (label, shown) in SPREADS.items():
+        spread = summary.spreads.get(name)
+        if spread is not None and spread.max:
+            values = (spread.mean, spread.p50, spread.p95, spread.p99, spread.max)
+            rows.append((label, [shown(value) for value in values]))
+    return rows
 
 
 def labelled(key: str, value: Any) -> tuple[str, str]:
