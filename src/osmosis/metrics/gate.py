@@ -221,11 +221,12 @@ def _regression(found: Regression, wanted: Thresholds) -> Check:
     if found.fall is None:
         message = f"nothing of {found.baseline} can be compared: {found.reason}"
         return Check(name, "undecided", allowed, None, message)
-    direction = "fell" if found.fall > 0 else "rose" if found.fall < 0 else "changed"
+    direction = "fell" if found.fall > 0 else "rose"
+    change = f"{direction} by {_points(abs(found.fall))}" if found.fall else "did not change"
     message = (
-        f"pass rate {direction} by {_points(abs(found.fall))} against {found.baseline} over "
+        f"pass rate {change} against {found.baseline} over "
         f"{found.matched} shared row{'' if found.matched == 1 else 's'}, at most "
-        f"{_points(allowed)} of fall wanted"
+        f"a fall of {_points(allowed)} wanted"
     )
     outcome: CheckOutcome = "passed"
     if found.fall > allowed:
