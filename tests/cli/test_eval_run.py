@@ -122,6 +122,21 @@ def test_a_local_run_leaves_the_documented_directory(local: Local):
     assert (again["ran"], again["resumed"], again["status"]) == (0, 12, "finished")
 
 
+def test_a_budget_stops_a_local_run_and_a_higher_one_goes_on(local: Local):
+    local.config(limit=12, batch_size=2)
+    stopped = local.run("--name", "cheap", "--max-total-tokens", "60", code=4)
+    assert (stopped["status"], stopped["stop_reason"]) == ("incomplete", "budget")
+    assert "max_total_tokens = 60" in stopped["stop_message"]
+    assert 0 < stopped["ran"] < 12 and stopped["pending"] == 12 - stopped["ran"]
+    spent = json.loads((local.path("cheap") / "spending.json").read_text())
+    assert spent["tokens"] >= 60
+
+    again = local.run("--name", "cheap", "--max-total-tokens", "60", code=4)
+    assert again["ran"] == 0, "what was spent stays spent"
+    done = local.run("--name", "cheap", "--max-total-tokens", "1000000")
+    assert (done["status"], done["completed"]) == ("finished", 12)
+
+
 def test_changed_inputs_are_refused_by_name_and_fresh_archives(local: Local):
     local.config(limit=2)
     local.run("--name", "locked")

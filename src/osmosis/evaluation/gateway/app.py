@@ -136,7 +136,7 @@ class Gateway:
         for route in self._configured_routes():
             used = await self._model_route(route)
             model = self._models[route]
-            if not model.scripted:
+            if not (model.scripted or isinstance(model, ReplayModel)):
                 # OpenRouter tells the cost of each call itself.
                 known = used.price is not None or model.provider == "openrouter"
                 require_price(self._plan.advanced, model.path, known=known)
