@@ -131,7 +131,7 @@ def respond(request: Request, error: OsmosisError) -> Response:
             target = quote(request.scope["path"] + (f"?{query}" if query else ""))
             return RedirectResponse(f"/login?next={target}", status_code=303)
         render: PageRenderer = getattr(request.app.state, "error_page", _plain_page)
-        return render(request, error.http_status, error.message, error.hint)
+        return render(request, error.http_status, str(error), error.hint)
     headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else None
     return JSONResponse(error.body(), status_code=error.http_status, headers=headers)
 
@@ -148,8 +148,8 @@ async def _designed(request: Request, error: Exception) -> Response:
 
 async def _unreadable(request: Request, error: Exception) -> Response:
     issues = [_issue(item) for item in cast(RequestValidationError, error).errors()]
-    listed = "; ".join(f"{issue.key}: {issue.message}" for issue in issues)
-    return respond(request, ValidationFailed(f"The request is not valid: {listed}", issues=issues))
+    count = f"{len(issues)} mistake{'s' if len(issues) != 1 else ''}"
+    return respond(request, ValidationFailed(f"The request has {count}.", issues=issues))
 
 
 def _issue(item: dict[str, Any]) -> Issue:

@@ -84,7 +84,7 @@ def secrets_not_found(names: Sequence[str]) -> NotFound:
     """The error for missing secrets, in the words that the vendor's CLI looks for."""
     return NotFound(
         f"Secret(s) not found: {', '.join(names)}",
-        hint=f"Store each with `osmosis secret set {names[0]}`.",
+        hint="Store each with `osmosis secret set NAME`.",
         platform_code="SECRETS_NOT_FOUND",
         details={"missing": list(names)},
     )
