@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.big_runs import big_runs
 from bench.commands import commands, demo
 from bench.gateway import gateway
 from bench.job import Job, write_config, write_rows
@@ -34,7 +35,7 @@ LITELLM_MODEL = "anthropic/claude-sonnet-4-5"
 WALL_JOB = Job(rows=10_000, latency_s=0.02, in_flight=64)
 STOPS = 3
 SHORT = ("row", "litellm", "gateway", "stop", "load", "million", "commands", "demo")
-LONG = ("wall", "memory")
+LONG = ("wall", "memory", "big-runs")
 
 
 def main() -> None:
@@ -52,7 +53,9 @@ def main() -> None:
         chosen.discard("demo")
     if "gateway" in chosen:
         gateway()
-    if chosen - {"gateway", "demo"}:
+    if "big-runs" in chosen:
+        big_runs()
+    if chosen - {"gateway", "big-runs", "demo"}:
         with tempfile.TemporaryDirectory(prefix="osmosis-bench-") as scratch, _lab(scratch) as lab:
             job = Job(args.rows, args.latency_ms / 1000, args.in_flight)
             measure_platform(lab, job, chosen, args.runs)

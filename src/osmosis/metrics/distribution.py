@@ -117,14 +117,17 @@ class Distribution:
         return min(max(middle if key > 0 else -middle, low), high)
 
     def _at_ranks(self, ranks: list[int]) -> dict[int, float]:
+        """The values at these places in ascending order, from 0."""
+        exact = self.values
+        ascending = sorted((self.bins if exact is None else exact).items())
         found: dict[int, float] = {}
         waiting = iter(ranks)
         rank = next(waiting, None)
         seen = 0
-        for value, count in self.weighted():
+        for key, count in ascending:
             seen += count
             while rank is not None and rank < seen:
-                found[rank] = value
+                found[rank] = self._middle(int(key)) if exact is None else float(key)
                 rank = next(waiting, None)
         return found
 

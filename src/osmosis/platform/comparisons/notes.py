@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from osmosis.metrics.comparison import Comparison
 
 FEW_ROWS = 30
+SHOWN_SHIFT = 0.001
+"""A tenth of a point: less is not worth a sentence."""
+
 SETTINGS = ("rollout", "entrypoint", "model_path", "commit_sha", "dataset_name", "n")
 SAID_ELSEWHERE = ("sample_seed", "pass_threshold")
 """Which rows ran and what passes are said in notes of their own."""
@@ -66,7 +69,7 @@ def notes_on(baseline: Run, candidate: Run, found: Comparison | None) -> list[No
             )
     if found.clean_pass_rate and found.pass_rate:
         shift = found.clean_pass_rate.difference.value - found.pass_rate.difference.value
-        if abs(shift) > 1e-12:
+        if abs(shift) >= SHOWN_SHIFT:
             notes.append(
                 Note(
                     "infrastructure",

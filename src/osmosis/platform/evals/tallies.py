@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from osmosis.metrics.summary import DEFINITION_VERSION, Summary, summary_of
+from osmosis.metrics.summary import DEFINITION_VERSION, Summary, median_of, summary_of
 from osmosis.metrics.tally import RowTotals, SampleOutcome, Tally
 from osmosis.platform.db.models import RunTally, Sample
 
@@ -179,7 +179,7 @@ def summary_in(connection: Connection, run_id: str, tally: Tally) -> Summary:
     median = None
     if not tally.rewards.exact:
         skipped = any(c.status == "skipped" and n.samples for c, n in tally.cells.items())
-        median = _median(connection, run_id, skipped)
+        median = _median(connection, run_id, tally.rewards.count, skipped)
     return summary_of(tally, median=median)
 
 
@@ -194,14 +194,11 @@ def _by_key(connection: Connection, run_id: str) -> Iterator[tuple[int, Counted]
         yield sample_id, Counted(*columns)
 
 
-def _median(connection: Connection, run_id: str, skipped: bool) -> float | None:
-    """The median graded reward, along the index of rewards."""
+def _median(connection: Connection, run_id: str, count: int, skipped: bool) -> float | None:
+    """The median of ``count`` graded rewards, along the index of rewards."""
     graded = [Sample.run_id == run_id, Sample.reward.is_not(None)]
     if skipped:
         graded.append(Sample.status != "skipped")
-    count = connection.execute(select(func.count()).where(*graded)).scalar_one()
-    if not count:
-        return None
     middle = (
         select(Sample.reward)
         .where(*graded)
@@ -210,4 +207,4 @@ def _median(connection: Connection, run_id: str, skipped: bool) -> float | None:
         .limit(1 if count % 2 else 2)
     )
     found = [float(reward) for (reward,) in connection.execute(middle) if reward is not None]
-    return found[0] if len(found) == 1 or found[0] == found[1] else found[0] / 2 + found[1] / 2
+    return median_of(found) if found else None

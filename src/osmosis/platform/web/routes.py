@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Path, Query, Request
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 
+from osmosis.platform.comparisons.report import report
+from osmosis.platform.comparisons.routes import CurrentComparisons
+from osmosis.platform.comparisons.service import MAX_RUNS
 from osmosis.platform.db.models import Run, RunLog, User, Workspace
 from osmosis.platform.deps import CurrentPlatform, PageUser, Principal
 from osmosis.platform.evals.download_routes import FILE_ROUTE
@@ -75,6 +78,34 @@ async def runs_page(
         found = await member_workspace(session, user.user_id, workspace)
         runs, total = await list_runs(session, found.id, wanted)
     return page("runs.html", user=user, workspace=found.name, runs=runs, total=total, page=wanted)
+
+
+@router.get("/{workspace}/compare")
+async def compare_page(
+    workspace: str,
+    *,
+    request: Request,
+    platform: CurrentPlatform,
+    user: PageUser,
+    comparisons: CurrentComparisons,
+    run: Annotated[list[str], Query(max_length=MAX_RUNS)],
+    baseline: Literal["first", "last"] = "first",
+    cluster_by: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    async with platform.db.read() as session:
+        found = await member_workspace(session, user.user_id, workspace)
+    names = [name.strip() for name in run if name.strip()]
+    if baseline == "last":
+        names.reverse()
+    compared = await comparisons.compare(found.id, names, cluster_by=cluster_by or None)
+    document = report(
+        compared.baseline,
+        compared.candidates,
+        compared.summaries,
+        cluster_by=compared.cluster_by,
+        url=lambda path: f"/{found.name}/runs/{path}",
+    )
+    return page("compare.html", user=user, workspace=found.name, report=document)
 
 
 @router.get("/{workspace}/runs/{name}")

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from osmosis.platform.web import formats
+from osmosis.platform.web import compare_view, formats
 from osmosis.platform.web.run_view import is_replay, is_scripted
 
 HERE = Path(__file__).parent
@@ -56,6 +56,9 @@ def _environment() -> Environment:
         "pretty",
     ):
         environment.filters[name] = getattr(formats, name)
+    for name in ("amount", "signed", "p_value"):
+        environment.filters[name] = getattr(compare_view, name)
     names: dict[str, Any] = environment.globals
     names.update(static_url=static_url, is_replay=is_replay, is_scripted=is_scripted)
+    names.update(rows_of=compare_view.rows_of)
     return environment
