@@ -79,6 +79,8 @@ def measure_platform(lab: Lab, job: Job, chosen: set[str], runs: int) -> None:
             row(workspace, config, model, job, runs)
         if "litellm" in chosen:
             litellm(workspace, model, job, runs)
+        if chosen & {"stop", "million"} and not chosen & {"row", "litellm"}:
+            measure(workspace, config, model, job)  # builds the environment
         if "stop" in chosen:
             stop(workspace)
         if "million" in chosen:
