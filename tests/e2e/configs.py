@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -28,7 +29,7 @@ def eval_config(
         lines.append(f'commit_sha = "{commit_sha}"')
     lines += ["", "[evaluation]", *(f"{k} = {v}" for k, v in evaluation.items())]
     if advanced:
-        lines += ["", "[advanced]", *(f"{k} = {v!r}" for k, v in advanced.items())]
+        lines += ["", "[advanced]", *(f"{k} = {json.dumps(v)}" for k, v in advanced.items())]
     if env:
         lines += ["", "[env]", *(f'{k} = "{v}"' for k, v in env.items())]
     names = ", ".join(f'"{name}"' for name in secrets or [])
