@@ -55,6 +55,15 @@ def test_flags_take_the_place_of_keys(near: Osmosis):
 
 
 @pytest.mark.usefixtures("ready")
+def test_a_cost_budget_without_a_price_is_warned_of_before_the_question(near: Osmosis):
+    words = ("eval", "submit", CONFIG, "--max-cost-usd", "1")
+    unknown = near(*words, "--model", "openai/no-such-model")
+    assert "no price is known for openai/no-such-model: the run will be refused" in unknown.err
+    assert "no price is known" not in near(*words, "--model", "openai/gpt-4o-mini").err
+    assert "will be refused" not in near(*words).err
+
+
+@pytest.mark.usefixtures("ready")
 def test_every_advanced_key_has_its_flag(near: Osmosis):
     given = {
         "sample_seed": 7,

@@ -128,6 +128,7 @@ def submit(
     body = submission_body(prepared.config, secrets.provided)
     plan = _plan(body)
     warnings = [*prepared.warnings, *_plan_warnings(plan, prepared.state.head)]
+    warnings += plan_view.budget_warnings(prepared.config)
     shown = plan_view.plan_detail(prepared.config, plan, secrets.scopes)
     show_note(shown)
     for warning in warnings:

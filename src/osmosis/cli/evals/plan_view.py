@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from osmosis.workspace.config import EvalConfig
 
 CHARS_PER_TOKEN = 4
 SCRIPTED_PREFIX = "scripted/"
+PRICELESS = (SCRIPTED_PREFIX, "replay/", "openrouter/")
+"""They cost nothing, or tell the cost of each call themselves."""
 REPLAY_PREFIX = "replay/"
 
 Rows = list[tuple[str, str]]
@@ -63,6 +66,19 @@ def cost_text(config: EvalConfig, plan: Mapping[str, Any] | None) -> str:
         return f"unknown; {per_answer}"
     prompts = chars / CHARS_PER_TOKEN * rates["input_usd_per_million_tokens"] / 1e6
     return f"roughly {money(prompts)} for one prompt a sample; {per_answer}"
+
+
+def budget_warnings(config: EvalConfig) -> list[str]:
+    """A cost budget that will be refused, for nobody knows what a model costs."""
+    if config.advanced.max_cost_usd is None or importlib.util.find_spec("litellm") is None:
+        return []
+    models = {config.experiment.model_path, config.advanced.judge_model or SCRIPTED_PREFIX}
+    unknown = [m for m in sorted(models) if not m.startswith(PRICELESS) and _rates(m) is None]
+    return [
+        f"max_cost_usd is set, but no price is known for {model}: the run will be refused. Set "
+        "max_total_tokens instead."
+        for model in unknown
+    ]
 
 
 def _rates(model: str) -> dict[str, float] | None:
