@@ -81,12 +81,14 @@ class KeptSample(NamedTuple):
 @dataclass(frozen=True)
 class ReplaySource:
     """A run whose calls answer those of another. ``name`` is what follows ``replay/`` in the
-    config; ``fetch`` brings the samples, which are then read once, in a thread."""
+    config, ``model_path`` the model of the run that answers; ``fetch`` brings the samples, which
+    are then read once, in a thread."""
 
     name: str
     run_name: str
     model_path: str
     fetch: Callable[[], Awaitable[Iterable[KeptSample]]]
+    run_id: str = ""
 
 
 class RowSource(Protocol):

@@ -43,7 +43,8 @@ def _source(name: str, route: str, runs_root: Path, workspace: Path) -> ReplaySo
     async def fetch() -> Iterable[KeptSample]:
         return _samples(directory)
 
-    return ReplaySource(name, directory.name, _model(manifest, route), fetch)
+    run_id = str(manifest.get("local_run_id", ""))
+    return ReplaySource(name, directory.name, _model(manifest, route), fetch, run_id)
 
 
 def _directory(name: str, runs_root: Path, workspace: Path) -> RunDirectory:

@@ -177,7 +177,11 @@ async def run_locally(
 def _inputs(run: LocalRun) -> dict[str, Any]:
     selected = format_ranges(run.source_rows)
     sha256 = run.dataset.sha256
-    return resolved_inputs(run.config, run.root, dataset_sha256=sha256, selected=selected)
+    inputs = resolved_inputs(run.config, run.root, dataset_sha256=sha256, selected=selected)
+    if run.replays:
+        # Another run of the same name has other answers.
+        inputs["replays"] = {replayed.name: replayed.run_id for replayed in run.replays}
+    return inputs
 
 
 def _facts(run: LocalRun, manifest: Mapping[str, Any]) -> RunFacts:
