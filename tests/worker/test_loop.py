@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 
+import psutil
 import pytest
 
 from tests.evaluation.engine_fakes import until
@@ -20,6 +21,13 @@ async def ended(run, limit_s: float = 30.0):
 def busy_shards(worker):
     pids = {shard.pid for shard in worker._shards._busy}
     return [process for process in shards() if process.pid in pids]
+
+
+def gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == "zombie"
+    except psutil.NoSuchProcess:
+        return True
 
 
 def assert_complete(run, count):
@@ -86,7 +94,7 @@ async def test_a_shard_that_always_dies_ends_the_run_with_the_reason(start_worke
                 await until(lambda: len(busy_shards(worker)) == 1)
                 for process in busy_shards(worker):
                     process.send_signal(signal.SIGKILL)
-                    await until(lambda p=process: not p.is_running() or p.status() == "zombie")
+                    await until(lambda p=process: gone(p))
             await ended(run)
         assert run.finish["error"]["kind"] == "worker_lost"
         assert "SIGKILL" in run.finish["error"]["message"]

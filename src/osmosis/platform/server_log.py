@@ -1,4 +1,5 @@
-"""The server's log: one file, bounded, without tokens; warnings also on standard error."""
+"""The server's log: one file of JSON lines, bounded, without tokens; warnings also on standard
+error, as text at a terminal."""
 
 from __future__ import annotations
 
@@ -6,25 +7,19 @@ import logging
 import os
 import re
 import sys
-import time
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 
 from osmosis.platform.security.tokens import PREFIX
 from osmosis.platform.settings import Settings
+from osmosis.process_log import LEVELS, LogLines, as_json
 
-FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%S"
 TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{20,}")
 
 
-class TokenlessFormatter(logging.Formatter):
-    """UTC times, and no token even where a message or traceback holds one."""
-
-    converter = time.gmtime
-
-    def format(self, record: logging.LogRecord) -> str:
-        return TOKEN.sub("[REDACTED]", super().format(record))
+def without_tokens(text: str) -> str:
+    """The text with no token in it, even where a message or traceback holds one."""
+    return TOKEN.sub("[REDACTED]", text)
 
 
 class PrivateFile(RotatingFileHandler):
@@ -37,19 +32,24 @@ class PrivateFile(RotatingFileHandler):
 
 def configure_logging(settings: Settings) -> None:
     """Send the log to ``logs/server.log``, and what a person should see to standard error."""
-    formatter = TokenlessFormatter(FORMAT, TIME_FORMAT)
+    # A log that cannot be written (the disk is full) is no reason for a traceback a line.
+    logging.raiseExceptions = False
+    wanted = settings.log_format
     file = PrivateFile(
         settings.logs_dir / "server.log",
         maxBytes=settings.log_file_bytes,
         backupCount=settings.log_files,
         encoding="utf-8",
     )
-    file.setFormatter(formatter)
+    file.setFormatter(LogLines(as_json=wanted != "text", redact=without_tokens))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING)
-    terminal.setFormatter(formatter)
+    terminal.setFormatter(LogLines(as_json=as_json(wanted, sys.stderr), redact=without_tokens))
     for name in ("osmosis", "uvicorn"):
         logger = logging.getLogger(name)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(LEVELS[settings.log_level])
         logger.propagate = False
         logger.handlers[:] = [file, terminal]
+    exporter = logging.getLogger("opentelemetry")
+    exporter.propagate = False
+    exporter.handlers[:] = [file]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
@@ -115,6 +115,12 @@ class Settings(BaseModel):
 
     jobs_at_once: int = Field(2, ge=1, le=64)
     """How many job processes run side by side."""
+
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Log lines as text or JSON; auto is text at a terminal and JSON anywhere else."""
+
+    log_level: Literal["debug", "info", "warning"] = "info"
+    """The least that is logged. At debug every sample and model call has a line with its ids."""
 
     log_file_bytes: int = Field(10 * 2**20, ge=2**16, le=2**30)
     """Size at which ``logs/server.log`` starts a new file."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from osmosis.platform.child import child_argv
 from osmosis.platform.settings import Settings
+from osmosis.process_log import relay
 from osmosis.processes import ProcessRecord
 
 MODULE = "osmosis.worker"
@@ -124,7 +125,7 @@ async def _log_output(process: asyncio.subprocess.Process) -> None:
             lines, rest = [*lines, rest], b""
         for line in lines:
             text = line.decode(errors="replace").rstrip()
-            if text:
+            if text and not relay(text, log):
                 log.info("worker: %s", text)
 
 

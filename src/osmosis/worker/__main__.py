@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import uvloop
 
+from osmosis.process_log import LEVELS, LogLines, as_json
 from osmosis.wire.errors import OsmosisError
 from osmosis.worker.loop import run_worker
 from osmosis.worker.settings import load_settings
@@ -14,9 +16,11 @@ from osmosis.worker.settings import load_settings
 
 def main() -> int:
     """Work until told to end."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    wanted = os.environ.get("OSMOSIS_LOG_FORMAT", "auto")
+    handler.setFormatter(LogLines(as_json=as_json(wanted, sys.stderr)))
+    level = LEVELS.get(os.environ.get("OSMOSIS_LOG_LEVEL", ""), logging.INFO)
+    logging.basicConfig(level=level, handlers=[handler])
     try:
         settings = load_settings()
     except OsmosisError as error:

@@ -114,7 +114,7 @@ class Worker:
             directory=self._directory / f"{spec.run_id}-{self._serial}",
             token=self._token,
         )
-        log.info("Run %s (%s) is ours.", spec.name, spec.run_id)
+        log.info("The run is ours.", extra={"run_id": spec.run_id, "run": spec.name})
         task = asyncio.create_task(keeper.keep())
         self._keepers[keeper] = task
         task.add_done_callback(lambda done: self._ended(keeper, done))

@@ -85,6 +85,11 @@ class RunKeeper:
     def run_id(self) -> str:
         return self._spec.run_id
 
+    @property
+    def _ids(self) -> dict[str, str]:
+        """What each line of the log about this run carries."""
+        return {"run_id": self._spec.run_id, "run": self._spec.name}
+
     async def keep(self) -> None:
         """Execute the run to its end, or drop it."""
         beating = asyncio.create_task(self._beat())
@@ -121,7 +126,7 @@ class RunKeeper:
                 return
             fruitless = 0 if acknowledged else fruitless + 1
             how = self._killed_because or describe_exit(status)
-            log.warning("The shard of %s ended (%s).%s", self._spec.name, how, self._last_words())
+            log.warning("The shard ended (%s).%s", how, self._last_words(), extra=self._ids)
             if fruitless > MAX_RESTARTS:
                 await self._give_up(how)
                 return
@@ -245,7 +250,7 @@ class RunKeeper:
                 async with asyncio.timeout(FINISH_LIMIT_S):
                     await self._shard.wait()
                     return
-        log.warning("The run %s is dropped: %s", self._spec.name, why)
+        log.warning("The run is dropped: %s", why, extra=self._ids)
         await self._kill("the lease is lost")
 
     async def _give_up(self, how: str) -> None:
@@ -270,7 +275,7 @@ class RunKeeper:
             except LeaseLost:
                 return
             except RunnerError as error:
-                log.warning("The end of %s cannot be reported yet: %s", self._spec.name, error)
+                log.warning("The end cannot be reported yet: %s", error, extra=self._ids)
                 await asyncio.sleep(HEARTBEAT_S)
             else:
                 return

@@ -25,6 +25,7 @@ from osmosis.evaluation.engine import Progress, evaluate
 from osmosis.evaluation.plan import EvaluationPlan, KeptSample, Outcome, ReplaySource
 from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
+from osmosis.evaluation.redaction import Redactor
 from osmosis.event_loop import LoopLag
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
@@ -48,8 +49,10 @@ from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
 from osmosis.worker.kept_samples import kept_samples
+from osmosis.worker.record_log import log_records
 from osmosis.worker.response_store import HttpResponseStore
 from osmosis.worker.row_stream import RowStream
+from osmosis.worker.shard_log import shard_log
 from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
 
@@ -192,6 +195,7 @@ class Shard:
     def _acknowledged(self, records: Sequence[SampleRecord], spent: Spending | None) -> None:
         self._budget.acknowledged(spent, records)
         self._reporter.acknowledged(len(records))
+        log_records(self._spec.run_id, records)
         calls = (call for record in records for call in record.calls if not call.scripted)
         self._ledger.recorded(sum(call.upstream_requests for call in calls))
 
@@ -321,13 +325,15 @@ def main() -> None:
     (work_dir / "run").mkdir(parents=True, exist_ok=True)
     channel = os.dup(1)
     os.set_blocking(channel, False)
+    log_stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     _print_to(work_dir.parent / "shard.log")
     logging.basicConfig(level=logging.WARNING)
-    try:
-        status = uvloop.run(_execute(job, channel))
-    except BaseException:
-        traceback.print_exc()
-        status = 1
+    with shard_log(log_stream, Redactor(_secrets(job)).text):
+        try:
+            status = uvloop.run(_execute(job, channel))
+        except BaseException:
+            traceback.print_exc()
+            status = 1
     # Threads of a hung download or a left-over executor must not keep the process.
     sys.stderr.flush()
     os._exit(status)
@@ -361,6 +367,12 @@ async def _listen(shard: Shard) -> None:
         elif line == ABANDON:
             shard.abandon()
     os._exit(EXIT_ABANDONED)
+
+
+def _secrets(job: ShardJob) -> list[str]:
+    spec = job.claim.spec
+    keys = [endpoint.api_key for endpoint in spec.endpoints if endpoint.api_key]
+    return [job.token, *spec.secrets.values(), *keys]
 
 
 def _print_to(path: Path) -> None:

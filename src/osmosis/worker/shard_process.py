@@ -20,6 +20,8 @@ WITHHELD_PREFIXES = ("OSMOSIS_", "OTEL_")
 WITHHELD_PARTS = ("KEY", "SECRET", "TOKEN", "PASSW", "CREDENTIAL", "API_BASE", "BASE_URL")
 NEEDED_PREFIXES = ("UV_", "PIP_")
 """Addresses of package indexes may carry credentials, and only uv gets to see them."""
+LOG_PREFIX = "OSMOSIS_LOG_"
+"""How and what to log is no secret."""
 MAX_STATE_BYTES = 1 << 20
 
 
@@ -118,7 +120,7 @@ def shard_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name.startswith(NEEDED_PREFIXES)
+        if name.startswith((*NEEDED_PREFIXES, LOG_PREFIX))
         or not (
             name.startswith(WITHHELD_PREFIXES)
             or any(part in name.upper() for part in WITHHELD_PARTS)

@@ -6,6 +6,7 @@ so a worker that was given up for dead and comes back does no harm: it is told `
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ from osmosis.platform.platform import Platform
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.wire.errors import Conflict
 from osmosis.wire.runner import Heartbeat, HeartbeatRequest, RunError
+
+log = logging.getLogger("osmosis.platform.runs")
 
 LEASE_S = 15.0
 # A heartbeat that changes nothing visible is written only this long after the last write: it
@@ -75,6 +78,9 @@ async def claim_next(
             return None
         if not ours:
             tell_end(platform, run)
+        else:
+            ids = {"run_id": run.id, "run": run.name, "generation": run.generation}
+            log.info("The run is claimed.", extra={**ids, "worker_id": worker_id})
         platform.events.publish(run_topic(run.id))
         if ours:
             return run

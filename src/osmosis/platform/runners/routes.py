@@ -290,5 +290,5 @@ async def _send(first: bytes, rest: Iterator[bytes], run_id: str) -> AsyncIterat
             yield chunk
     except OsmosisError as error:
         # The answer has begun: breaking it off is the only way left to say that it is incomplete.
-        log.error("The rows of the run %s cannot be read: %s", run_id, error.message)
+        log.error("The rows cannot be read: %s", error.message, extra={"run_id": run_id})
         raise
