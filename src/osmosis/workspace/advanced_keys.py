@@ -89,7 +89,7 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
         tuning=True,
     ),
     "network": AdvancedKey(
-        str, "`loopback` keeps the rollout process off every network but loopback.", "--network"
+        str, "`loopback` is for a rollout off every network; refused as long as no sandbox here enforces it.", "--network"
     ),
 }
 
