@@ -89,7 +89,10 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
         tuning=True,
     ),
     "network": AdvancedKey(
-        str, "`loopback` is for a rollout off every network; refused as long as no sandbox here enforces it.", "--network"
+        str,
+        "`loopback` is for a rollout off every network; refused as long as no sandbox here "
+        "enforces it.",
+        "--network",
     ),
 }
 
