@@ -155,3 +155,24 @@ async def test_kept_calls_that_are_no_base64_are_refused(
     worker = await Worker.claims(worker_client)
     assert worker is not None
     assert (await worker.send(record(0, kept_calls="a"))).status_code == 400
+
+
+async def test_pages_label_a_replay_and_show_what_was_saved(
+    first: Run,
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    page_client: httpx.AsyncClient,
+) -> None:
+    name = (await submit(client, f"replay/{first.name}")).json()["name"]
+    worker = await Worker.claims(worker_client)
+    assert worker is not None
+    replayed = record(0, saved_calls=1, saved_usd=0.25, cost_usd=0.0)
+    replayed["calls"][0] |= {"replayed": True, "saved_usd": 0.25, "cost_usd": 0.0}
+    await worker.send(replayed)
+    page = (await page_client.get(f"/agents/runs/{name}")).text
+    assert f'replay of <a href="/agents/runs/{first.name}">' in page
+    assert "(openai/gpt-5-mini)" in page
+    assert "$0.2500 saved by 1 call without a model" in " ".join(page.split())
+    sample = (await page_client.get(f"/agents/runs/{name}/samples/0/0")).text
+    assert ">replayed</span>" in sample
+    assert "saved $0.2500" in sample
