@@ -235,9 +235,13 @@ class Api(Connection):
         ref: str,
         secrets: Mapping[str, str] | None = None,
         advanced: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
-        """``advanced``: budgets and other limits in place of the run's own."""
-        body: dict[str, Any] = {"secrets": dict(secrets)} if secrets else {}
+        """``advanced``: budgets and other limits in place of the run's own. ``options``:
+        ``regrade=True``, and ``branch`` or ``commit_sha`` of another grader."""
+        body = {key: value for key, value in options.items() if value is not None}
+        if secrets:
+            body["secrets"] = dict(secrets)
         if advanced:
             body["advanced"] = dict(advanced)
         return self.call("POST", f"{ROOT}/eval-runs/{_ref(ref)}/retry", body=body, timeout_s=120.0)

@@ -179,6 +179,25 @@ class Client:
         started = str(self._api.rerun_eval(_ref(run), body)["id"])
         return self.wait(started, timeout_s=timeout_s) if wait else self.run(started)
 
+    def regrade(
+        self,
+        run: Run | str,
+        *,
+        branch: str | None = None,
+        commit_sha: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Grade the stored samples of an ended run again; the policy is not called.
+
+        By the grader of the run's own commit, or of a pushed ``branch`` or ``commit_sha``.
+        """
+        options: dict[str, Any] = {
+            "regrade": True,
+            "branch": branch,
+            "commit_sha": commit_sha,
+        }
+        return self.run(str(self._api.retry_eval(_ref(run), secrets, **options)["id"]))
+
     def delete(self, run: Run | str) -> None:
         """Delete a run with its samples, trajectories and logs."""
         self._api.delete_eval(_ref(run))

@@ -67,6 +67,7 @@ class RolloutResult:
     """The terminal answer of a rollout.
 
     ``trajectory`` is where our own SDK says it is: ``messages``, ``file`` or ``none``.
+    ``workflow_metrics``: those that the workflow set, before the grader added its own.
     ``queued_s``: how long admission was refused with 429.
     """
 
@@ -75,6 +76,7 @@ class RolloutResult:
     err_message: str | None
     err_category: str | None
     trajectory: str | None = None
+    workflow_metrics: dict[str, Any] | None = None
     queued_s: float = 0.0
 
 
@@ -185,6 +187,7 @@ async def _result(link: RolloutLink, rollout_id: str, lease: _Lease) -> RolloutR
             err_message=_text_or_none(parsed.get("err_message")),
             err_category=_text_or_none(parsed.get("err_category")),
             trajectory=_text_or_none(parsed.get("trajectory")),
+            workflow_metrics=_object_or_none(parsed.get("workflow_metrics")),
             queued_s=lease.queued_s,
         )
 
@@ -248,6 +251,10 @@ def _positive(value: Any) -> TypeGuard[float]:
         and math.isfinite(value)
         and value > 0
     )
+
+
+def _object_or_none(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
 
 
 def _text_or_none(value: Any) -> str | None:

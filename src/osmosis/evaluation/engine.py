@@ -47,6 +47,7 @@ from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.recorder import Recorder
 from osmosis.evaluation.redacting_sink import RedactingSink
 from osmosis.evaluation.redaction import Redactor
+from osmosis.evaluation.regrading import require_regrade
 from osmosis.evaluation.rollout_host import RolloutHost
 from osmosis.evaluation.rollout_keeper import RolloutKeeper
 from osmosis.evaluation.sample_output import OutputBook
@@ -240,6 +241,8 @@ class Evaluation:
     async def _run_samples(self) -> None:
         plan = self._plan
         process, environment = self._started.all()
+        if plan.stored is not None:
+            require_regrade(process, environment.sdk)
         model = self._gateway.describe()
         advertised = process.max_concurrent
         in_flight = samples_in_flight(plan, advertised)

@@ -29,6 +29,7 @@ class RolloutPart(Protocol):
     """A running rollout process."""
 
     base_url: str
+    health: dict[str, Any]
     max_concurrent: int | None
     artifact_root: Path
     exited: asyncio.Event

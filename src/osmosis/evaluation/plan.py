@@ -26,7 +26,8 @@ class EvaluationPlan:
     are the runs that ``replay/RUN`` names.
     ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``shards``:
     how many evaluations like this one share the run, its keys and its ceilings; ``batch_size`` is
-    this one's share already.
+    this one's share already. With ``stored`` the workflow does not run and the policy is not
+    called: those samples are graded again.
     """
 
     run_id: str
@@ -52,6 +53,7 @@ class EvaluationPlan:
     response_store: ResponseStore | None = field(default=None, repr=False)
     replays: tuple[ReplaySource, ...] = ()
     shards: int = 1
+    stored: StoredSamples | None = field(default=None, repr=False)
 
 
 def calls_at_once(plan: EvaluationPlan) -> int:
@@ -95,6 +97,18 @@ class RowSource(Protocol):
     """The selected rows, in ``row_index`` order, read once and lazily."""
 
     def __call__(self) -> AsyncIterator[RowItem]: ...
+
+
+class StoredSamples(Protocol):
+    """The samples of an earlier execution of the run, for grading them again."""
+
+    async def sample(self, row_index: int, run_index: int) -> SampleRecord:
+        """The whole record; waits while it cannot be had, RunFailed when there is none."""
+        ...
+
+    async def artifact(self, rollout_id: str, relative_path: str, target: Path) -> None:
+        """Fetch one file of the sample; as :meth:`sample`."""
+        ...
 
 
 class Sink(Protocol):

@@ -14,6 +14,7 @@ import orjson
 from osmosis.evaluation.classification import Classified, is_finite_number
 from osmosis.evaluation.plan import Sink
 from osmosis.evaluation.redaction import Redactor
+from osmosis.evaluation.regrading import regraded_trajectory, with_the_past_of
 from osmosis.evaluation.rollout_files import (
     Leftover,
     has_artifacts,
@@ -24,7 +25,7 @@ from osmosis.evaluation.rollout_files import (
 from osmosis.evaluation.sample import Sample
 from osmosis.evaluation.strict_json import clean_text, loads
 from osmosis.evaluation.trajectory_metrics import merge_call_metrics
-from osmosis.rollout.trajectory import build_trajectory
+from osmosis.rollout.trajectory import build_trajectory, messages_of
 from osmosis.wire.samples import ModelCall, SampleRecord
 
 MAX_MESSAGE_CHARS = 4000
@@ -48,6 +49,9 @@ class TryFacts:
     kept_calls: str | None = None
     sample: dict[str, Any] | None = None
     trajectory: str | None = None
+    workflow_metrics: dict[str, Any] | None = None
+    stored: SampleRecord | None = None
+    """The sample that was graded again, in place of a run of the workflow."""
     output: str | None = None
     queued_s: float = 0.0
 
@@ -72,10 +76,13 @@ class Recorder:
     async def record(self, sample: Sample, verdict: Classified, facts: TryFacts) -> None:
         """Send the terminal record of ``sample``; its rollout's directory is gone afterwards."""
         trajectory = self._trajectory(sample, facts)
+        messages = self._messages(facts, trajectory)
         artifacts: list[str] = []
         if facts.has_artifacts():
             artifacts = await self._send_artifacts(facts)
-        await self._sink.record(self._record(sample, verdict, facts, trajectory, artifacts))
+        record = self._record(sample, verdict, facts, trajectory, artifacts)
+        record.messages = messages
+        await self._sink.record(with_the_past_of(facts.stored, record))
         if artifacts:
             await asyncio.to_thread(remove_rollout_dir, facts.directory)
         else:
@@ -157,6 +164,11 @@ class Recorder:
 
     def _trajectory(self, sample: Sample, facts: TryFacts) -> dict[str, Any] | None:
         """The trajectory the rollout saved, else one made of its messages; redacted."""
+        if facts.stored is not None:
+            graded = regraded_trajectory(
+                facts.stored, rollout_id=facts.rollout_id, sample=facts.sample
+            )
+            return None if graded is None else self._redacted(graded)
         if facts.sample is None or facts.trajectory == "none":
             return None
         trajectory = None
@@ -167,7 +179,25 @@ class Recorder:
         if trajectory is None:
             return None
         merge_call_metrics(trajectory, facts.calls)
+        if facts.workflow_metrics:
+            extra = trajectory.setdefault("extra", {}).setdefault("osmosis", {})
+            extra["workflow_metrics"] = facts.workflow_metrics
         return self._redacted(trajectory)
+
+    def _messages(
+        self, facts: TryFacts, trajectory: dict[str, Any] | None
+    ) -> list[dict[str, Any]] | None:
+        """What the workflow returned, where the trajectory does not tell it as it was."""
+        if facts.stored is not None:
+            return facts.stored.messages
+        messages = (facts.sample or {}).get("messages")
+        if trajectory is None or not isinstance(messages, list):
+            return None
+        if not all(isinstance(message, dict) for message in messages):
+            return None
+        if messages_of(trajectory) == messages:
+            return None
+        return self._redacted({"messages": messages})["messages"]
 
     def _redacted(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document without secret values; one look at its text tells that there are none."""

@@ -26,6 +26,7 @@ from osmosis.evaluation.limit_waits import limit_wait_text
 from osmosis.evaluation.parts import GatewayPart, SessionPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.recorder import TryFacts, now, request_extra_fields
+from osmosis.evaluation.regrading import fetch_stored, policy_calls, sample_to_grade
 from osmosis.evaluation.rollout_host import RolloutHost
 from osmosis.evaluation.rollout_link import RolloutLink
 from osmosis.evaluation.sample import Sample
@@ -124,7 +125,9 @@ class Tries:
         self, sample: Sample, facts: TryFacts, link: RolloutLink, session: SessionPart
     ) -> Classified:
         plan = self._plan
-        body = self._body(sample, facts.rollout_id, session)
+        if plan.stored is not None:
+            facts.stored = await fetch_stored(plan.stored, sample, facts.directory)
+        body = self._body(sample, facts, session)
         try:
             result = await drive(link, facts.rollout_id, body, limit_s=self._deadlines.sample_s)
         except Expired:
@@ -141,6 +144,7 @@ class Tries:
             raise TryLost(result.err_message or "the rollout was cancelled by its own server")
         facts.sample = result.sample
         facts.trajectory = result.trajectory
+        facts.workflow_metrics = result.workflow_metrics
         facts.queued_s = result.queued_s
         verdict = classify(
             result,
@@ -153,13 +157,13 @@ class Tries:
         self._isolation.sample_finished()
         return verdict
 
-    def _body(self, sample: Sample, rollout_id: str, session: SessionPart) -> dict[str, Any]:
+    def _body(self, sample: Sample, facts: TryFacts, session: SessionPart) -> dict[str, Any]:
         row = sample.row
-        return {
+        body: dict[str, Any] = {
             "initial_messages": row.initial_messages,
             "label": row.label,
             "metadata": row.metadata,
-            "rollout_id": rollout_id,
+            "rollout_id": facts.rollout_id,
             "chat_completions_url": session.chat_completions_url,
             "llm_api_key": session.api_key,
             "grade": True,
@@ -170,6 +174,10 @@ class Tries:
             "judge_api_key": session.judge_api_key,
             "compact_trajectory": True,
         }
+        if facts.stored is not None:
+            # Without a key the policy cannot be called, whatever the rollout tries.
+            body |= {"stored_sample": sample_to_grade(facts.stored), "llm_api_key": None}
+        return body
 
     async def _close_session(self, session: SessionPart, facts: TryFacts) -> None:
         """No more model calls in this try; note those made and what was printed."""
@@ -183,6 +191,9 @@ class Tries:
             await asyncio.sleep(0)
         facts.calls = session.calls
         facts.kept_calls = session.kept_calls
+        if facts.stored is not None:
+            facts.calls = [*policy_calls(facts.stored), *session.calls]
+            facts.kept_calls = facts.stored.kept_calls
         facts.output = self._outputs.close(facts.rollout_id)
 
     def _expired(self, link: RolloutLink, facts: TryFacts) -> Classified:

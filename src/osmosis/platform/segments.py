@@ -7,10 +7,11 @@ by (segment, offset, length):
     b"OSM1" · head length (u32) · head · frames…
 
 The head is a small JSON object: the ATIF document without its steps, the exact size of the whole
-document, and for each list (``steps``, ``calls``) its frames as [first, count, offset, length],
-offsets counted from the end of the head. A frame is the JSON of up to 64 items or 64 KiB, without
-the brackets, so that frames join with a comma. Head and frames are zlib streams. Kept calls, which
-a replay reads, come packed and are stored as they came, at ``kept_calls`` [offset, length].
+document, and for each list (``steps``, ``calls``, ``messages``) its frames as [first, count,
+offset, length], offsets counted from the end of the head. A frame is the JSON of up to 64 items or
+64 KiB, without the brackets, so that frames join with a comma. Head and frames are zlib streams.
+Kept calls, which a replay reads, come packed and are stored as they came, at ``kept_calls``
+[offset, length].
 
 An entry is on disk (fsync, once per batch) before anything refers to it. What a kill tore off at
 the end of a file is never referred to and stays there as dead bytes.
@@ -62,9 +63,10 @@ def encode_entry(
     calls: Sequence[Any] = (),
     output: str | None = None,
     kept_calls: bytes | None = None,
+    messages: Sequence[Any] = (),
 ) -> Encoded:
-    """One entry: an ATIF ``document``, the sample's model ``calls``, its printed ``output``, and
-    the requests and answers of the calls, packed."""
+    """One entry: an ATIF ``document``, the sample's model ``calls``, its printed ``output``, the
+    requests and answers of the calls, packed, and the ``messages`` that the document is of."""
     frames: list[bytes] = []
     head: dict[str, Any] = {}
     if document is not None:
@@ -76,6 +78,8 @@ def encode_entry(
         head["steps"] = _add_frames(frames, items)
     if calls:
         head["calls"] = _add_frames(frames, [orjson.dumps(call) for call in calls])
+    if messages:
+        head["messages"] = _add_frames(frames, [orjson.dumps(message) for message in messages])
     if output:
         head["output"] = _add_frames(frames, [orjson.dumps(output)])
     if kept_calls:

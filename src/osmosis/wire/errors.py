@@ -145,6 +145,7 @@ RUN_ERROR_KINDS = (
     "rollout_unhealthy",
     "rollout_protocol_unsupported",
     "rollout_crashed",
+    "regrade_unsupported",
     "secret_missing",
     "model_name_invalid",
     "model_key_missing",

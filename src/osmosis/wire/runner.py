@@ -10,6 +10,8 @@ belongs to somebody else, after which the worker must drop the run at once.
     GET  /api/runner/runs/{id}/rows            NDJSON of RowItem, in row_index order; with
                                                ?first=I&step=K only the rows I, I+K, I+2K, …
     GET  /api/runner/runs/{id}/done            NDJSON of [row_index, run_index] already recorded
+    GET  /api/runner/runs/{id}/stored/{row}/{run}  SampleRecord of a sample to be graded again
+    GET  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes of such a sample
     POST /api/runner/runs/{id}/records         NDJSON of SampleRecord -> RecordsAck (after commit)
     POST /api/runner/runs/{id}/logs            LogBatch -> {}
     PUT  /api/runner/runs/{id}/artifacts/{rollout_id}/{path}   raw bytes -> {}
@@ -70,7 +72,10 @@ class ReplayedRun(BaseModel):
 
 
 class EvaluationSpec(BaseModel):
-    """One run, resolved: everything a worker needs to execute it. Holds secret values."""
+    """One run, resolved: everything a worker needs to execute it. Holds secret values.
+
+    With ``regrade`` the samples that ``done`` does not list are graded again, as they are stored.
+    """
 
     run_id: str
     name: str
@@ -94,6 +99,7 @@ class EvaluationSpec(BaseModel):
     endpoints: list[ModelEndpoint] = Field(default_factory=list)
     replays: list[ReplayedRun] = Field(default_factory=list)
     resume: bool = False
+    regrade: bool = False
     spent: Spending = Field(default_factory=Spending)
     """By earlier generations and workers; counts towards the budgets."""
 

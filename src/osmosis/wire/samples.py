@@ -70,9 +70,10 @@ class SampleRecord(BaseModel):
     ``trajectory`` is an ATIF document (rollout-protocol.md §8.1) or None. ``output`` is what the
     sample printed, when it can be told apart. ``saved_calls`` counts the calls that were answered
     without a model; ``kept_calls`` holds requests and answers for a replay (base64 of gzip members
-    of JSON lines). ``interruptions`` counts tries that a fault of somebody else ended; they are not
-    among ``tries``, and what they spent is not in ``tokens`` and ``cost_usd``. All text is redacted
-    of secret values before it gets here.
+    of JSON lines). ``messages`` are those that the workflow returned, where the trajectory does not
+    tell them as they were. ``interruptions`` counts tries that a fault of somebody else ended; they
+    are not among ``tries``, and what they spent is not in ``tokens`` and ``cost_usd``. All text is
+    redacted of secret values before it gets here.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -105,6 +106,7 @@ class SampleRecord(BaseModel):
     metrics: dict[str, float] = Field(default_factory=dict)
     calls: list[ModelCall] = Field(default_factory=list)
     kept_calls: str | None = None
+    messages: list[dict[str, Any]] | None = None
     trajectory: dict[str, Any] | None = None
     output: str | None = None
     artifacts: list[str] = Field(default_factory=list)

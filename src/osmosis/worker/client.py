@@ -23,6 +23,7 @@ from osmosis.wire.runner import (
     LostCalls,
     RecordsAck,
 )
+from osmosis.wire.samples import SampleRecord
 from osmosis.worker.errors import Broken, LeaseLost, Refused, RunnerError, Unavailable
 
 CONNECT_TIMEOUT_S = 5.0
@@ -171,6 +172,17 @@ class RunClient:
             headers={"Content-Type": "application/octet-stream", **self._lease},
             timeout_s=timeout_s,
         )
+
+    async def stored(self, row_index: int, run_index: int) -> SampleRecord:
+        """A sample of the run as it was recorded."""
+        _, answer = await self._client.call(
+            "GET", f"{self._path}/stored/{row_index}/{run_index}", headers=self._lease
+        )
+        return SampleRecord.model_validate_json(answer)
+
+    async def stored_artifact(self, rollout_id: str, relative_path: str, target: Path) -> None:
+        """Save one file of such a sample."""
+        await self.download(f"artifacts/{rollout_id}/{quote(relative_path)}", target)
 
     async def done(self) -> AsyncIterator[tuple[int, int]]:
         """(row_index, run_index) of every recorded sample."""

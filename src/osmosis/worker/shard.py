@@ -53,6 +53,7 @@ from osmosis.worker.record_log import log_records
 from osmosis.worker.response_store import HttpResponseStore
 from osmosis.worker.row_stream import RowStream
 from osmosis.worker.shard_log import shard_log
+from osmosis.worker.stored_samples import RemoteSamples
 from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
 
@@ -196,7 +197,13 @@ class Shard:
         self._budget.acknowledged(spent, records)
         self._reporter.acknowledged(len(records))
         log_records(self._spec.run_id, records)
-        calls = (call for record in records for call in record.calls if not call.scripted)
+        # The policy's calls of a sample that was graded again are not of this life.
+        calls = (
+            call
+            for record in records
+            for call in record.calls
+            if not call.scripted and not (self._spec.regrade and call.route == "policy")
+        )
         self._ledger.recorded(sum(call.upstream_requests for call in calls))
 
     async def _account_for_lost_calls(self) -> None:
@@ -307,6 +314,7 @@ class Shard:
             response_store=HttpResponseStore(self._run),
             replays=tuple(self._replay(replayed) for replayed in spec.replays),
             private_dirs=tuple(Path(path) for path in self._job.private_dirs),
+            stored=RemoteSamples(self._run, on_lease_lost=self._stop.set) if spec.regrade else None,
         )
 
 

@@ -254,10 +254,25 @@ def download(
     metavar="FILE",
     help="NAME=value lines with secrets that only the run had; - reads them from a pipe.",
 )
+@click.option(
+    "--regrade",
+    is_flag=True,
+    help="Grade the stored samples again instead; the policy is not called.",
+)
+@click.option("--branch", metavar="NAME", help="With --regrade: the grader of this pushed branch.")
+@click.option("--commit-sha", metavar="SHA", help="With --regrade: the grader of this commit.")
 @advanced_flags(LIMITS)
 @click.option("--watch", is_flag=True, help="Follow the run and show its results.")
 def retry(
-    name: str, *, yes: bool, secrets_file: str | None, watch: bool, **flags: Any
+    name: str,
+    *,
+    yes: bool,
+    secrets_file: str | None,
+    regrade: bool,
+    branch: str | None,
+    commit_sha: str | None,
+    watch: bool,
+    **flags: Any,
 ) -> Operation | int:
     """Run the failed, skipped and pending samples of an ended run again.
 
@@ -266,8 +281,15 @@ def retry(
     # Only a retry needs it.
     from osmosis.cli.evals import retry as retrying
 
-    confirm(f"Run the failed and skipped samples of {name} again?", yes=yes, default=True)
-    operation = retrying.retry(name, secrets_file, advanced_values(flags))
+    limits = advanced_values(flags)
+    if regrade:
+        confirm(f"Grade the stored samples of {name} again?", yes=yes, default=True)
+        operation = retrying.regrade(name, secrets_file, branch, commit_sha, limits)
+    else:
+        if branch or commit_sha:
+            raise click.UsageError("--branch and --commit-sha choose a grader: add --regrade.")
+        confirm(f"Run the failed and skipped samples of {name} again?", yes=yes, default=True)
+        operation = retrying.retry(name, secrets_file, limits)
     return wait_after(operation, name) if watch else operation
 
 

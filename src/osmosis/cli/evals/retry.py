@@ -1,4 +1,5 @@
-"""``osmosis eval retry``: the failed and skipped samples of an ended run once more."""
+"""``osmosis eval retry``: the failed and skipped samples of an ended run once more, or all stored
+ones graded again."""
 
 from __future__ import annotations
 
@@ -17,8 +18,30 @@ def retry(
     name: str, secrets_file: str | None, limits: Mapping[str, Any] | None = None
 ) -> Operation:
     """Ask the platform; values that only the run knew are given anew."""
+    return _operation(_asked(name, secrets_file, advanced=limits))
+
+
+def regrade(
+    name: str,
+    secrets_file: str | None,
+    branch: str | None,
+    commit_sha: str | None,
+    limits: Mapping[str, Any] | None = None,
+) -> Operation:
+    """As :func:`retry`, for a new grading of what is stored."""
+    options = {"regrade": True, "branch": branch, "commit_sha": commit_sha}
+    answer = _asked(name, secrets_file, advanced=limits, **options)
+    operation = _operation(answer)
+    grader = str((answer.get("regrade") or {}).get("commit_sha") or "")[:7]
+    samples = plural(int(answer.get("retryable_samples") or 0), "stored sample")
+    operation.message = f"{samples} of the run {name} are graded again, by commit {grader}."
+    operation.resource = {**(operation.resource or {}), "regrade": answer.get("regrade")}
+    return operation
+
+
+def _asked(name: str, secrets_file: str | None, **options: Any) -> Mapping[str, Any]:
     try:
-        answer = session.api.retry_eval(name, advanced=limits)
+        return session.api.retry_eval(name, **options)
     except OsmosisError as error:
         local = error.details.get("local_run")
         if isinstance(local, Mapping):
@@ -27,8 +50,7 @@ def retry(
         if not isinstance(needed, list) or not needed:
             raise
         secrets = resolve_here([str(item) for item in needed], secrets_file).provided
-        answer = session.api.retry_eval(name, secrets, limits)
-    return _operation(answer)
+        return session.api.retry_eval(name, secrets, **options)
 
 
 def _operation(answer: Mapping[str, Any]) -> Operation:
@@ -38,6 +60,8 @@ def _operation(answer: Mapping[str, Any]) -> Operation:
         steps.append(NextStep("View:", str(answer["platform_url"])))
     # A run that recorded no sample at all has zero of them, and goes from the start.
     what = plural(samples, "sample") if samples else "from the start"
+    if not samples and answer.get("resumed_count"):
+        what = "every sample is graded already, and its numbers are summed up"
     return Operation(
         operation="eval.retry",
         message=f"The run {name} goes on: {what}.",

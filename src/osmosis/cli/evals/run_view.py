@@ -73,6 +73,7 @@ def run_detail(
         "effective": document.get("effective"),
         **({"replays": document["replays"]} if document.get("replays") else {}),
         "budget": document.get("budget"),
+        **({"regrade": document["regrade"]} if document.get("regrade") else {}),
         "error": document.get("error"),
         **context,
     }
@@ -220,12 +221,30 @@ def _configuration(document: Document) -> Rows:
     rows += [
         ("Branch", text(document.get("branch"))),
         ("Commit", text(document.get("commit_sha"))[:7]),
+        *_graded_by(document),
         ("Secrets", _secrets_text(part(document, "resolved_secret_scopes"))),
         ("Env vars", _pairs(part(document, "env_config"))),
     ]
     if effective.get("sdk"):
         rows.append(("SDK", text(effective["sdk"])))
+    if limits := part(effective, "limits"):
+        rows.append(("Time limits", ", ".join(_limit(*item) for item in limits.items())))
     return rows
+
+
+def _graded_by(document: Document) -> Rows:
+    """The grader that stored samples were graded again by."""
+    regrade = part(document, "regrade")
+    if not regrade:
+        return []
+    commit, branch = text(regrade.get("commit_sha"))[:7], regrade.get("branch")
+    where = f" of {branch}" if branch else ""
+    samples = plural(int(regrade.get("samples") or 0), "stored sample")
+    return [("Graded again", f"{samples}, by {commit}{where}")]
+
+
+def _limit(name: str, limit_s: Any) -> str:
+    return f"{name.removesuffix('_s')} {limit_s:g} s"
 
 
 def _results(document: Document) -> list[Section]:

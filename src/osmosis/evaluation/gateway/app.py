@@ -260,6 +260,8 @@ class Gateway:
         return limiter
 
     def _configured_routes(self) -> tuple[Route, ...]:
+        if self._plan.stored is not None:
+            return ("judge",) if self._plan.advanced.judge_model is not None else ()
         return ("policy",) if self._plan.advanced.judge_model is None else ("policy", "judge")
 
     def _path_of(self, route: Route) -> str:

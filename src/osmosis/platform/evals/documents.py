@@ -56,8 +56,16 @@ def detail(run: Run, creator: User | None, platform_url: str, summary: Summary) 
         "effective": run.effective,
         **({"replays": run.config["replays"]} if "replays" in run.config else {}),
         **budget_document(run),
+        **({"regrade": regrade_document(run)} if run.regrade else {}),
         **_progress(run),
     }
+
+
+def regrade_document(run: Run) -> dict[str, Any]:
+    """Which grader the run's stored samples are graded by, or were in its last generation."""
+    regrade: Mapping[str, Any] = run.regrade or {}
+    shown = {key: regrade.get(key) for key in ("generation", "commit_sha", "branch", "samples")}
+    return {key: value for key, value in shown.items() if value is not None}
 
 
 def duration_ms(run: Run) -> float | None:
@@ -170,6 +178,10 @@ def sample_item(sample: Sample) -> dict[str, Any]:
         "saved_calls": sample.record.get("saved_calls"),
         "saved_usd": sample.record.get("saved_usd"),
         "duration_ms": sample.duration_ms,
+        "interruptions": sample.record.get("interruptions"),
+        "interrupted_tokens": sample.record.get("interrupted_tokens"),
+        "interrupted_cost_usd": sample.record.get("interrupted_cost_usd"),
+        "regraded": sample.record.get("regraded"),
         "has_trajectory": sample.record.get("trajectory_bytes") is not None,
     }
     return {key: value for key, value in item.items() if value is not None}

@@ -51,12 +51,14 @@ class Numbers:
                 return stored
         known = self._known.get(run.id)
         now = time.monotonic()
+        regrading = run.regrade is not None
         if known is not None and (
-            known.sample_count == run.sample_count
+            (known.sample_count == run.sample_count and not regrading)
             or now - known.made_at < known.took_s * PAUSE_FACTOR
         ):
             return known.summary
-        if run.sample_count:
+        if run.sample_count and not regrading:
+            # While samples are replaced there is no tally to keep.
             await self.ensure_counted(run)
             now = time.monotonic()
         summary = await self._db.examine(lambda connection: summary_now(connection, run))

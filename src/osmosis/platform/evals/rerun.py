@@ -16,7 +16,7 @@ from osmosis.platform.db.models import Run
 from osmosis.platform.deps import Scope
 from osmosis.platform.evals.lifecycle import note
 from osmosis.platform.evals.provided import PROVIDED_SCOPE
-from osmosis.platform.evals.retry import values_needed
+from osmosis.platform.evals.reopening import values_needed
 from osmosis.platform.evals.service import find_run
 from osmosis.platform.evals.submission import Submission, check_submission, create_run
 from osmosis.platform.platform import Platform

@@ -12,8 +12,9 @@ from osmosis.platform.addresses import public_url
 from osmosis.platform.db.models import Run, RunLog
 from osmosis.platform.deps import CurrentPlatform, CurrentScope
 from osmosis.platform.evals import download_routes, sample_routes, service
-from osmosis.platform.evals.documents import detail, duration_ms, list_item
+from osmosis.platform.evals.documents import detail, duration_ms, list_item, regrade_document
 from osmosis.platform.evals.plan import plan_document
+from osmosis.platform.evals.regrade import regrade_run
 from osmosis.platform.evals.rerun import RerunRequest, rerun
 from osmosis.platform.evals.retry import retry_run
 from osmosis.platform.evals.state import CurrentRuns, install_run_state
@@ -108,8 +109,13 @@ async def stop(ref: str, platform: CurrentPlatform, scope: CurrentScope) -> dict
 async def retry(
     ref: str, request: Request, platform: CurrentPlatform, scope: CurrentScope, runs: CurrentRuns
 ) -> dict[str, Any]:
-    reopened = await retry_run(platform, scope, ref, await json_object(request))
-    run = reopened.run
+    body = await json_object(request)
+    if body.get("regrade") is True:
+        run = await regrade_run(platform, scope, ref, body)
+        samples: int = (run.regrade or {})["samples"]
+    else:
+        reopened = await retry_run(platform, scope, ref, body)
+        run, samples = reopened.run, reopened.retryable
     runs.writers.close(run.id)
     runs.numbers.forget(run.id)
     return {
@@ -117,7 +123,8 @@ async def retry(
         "name": run.name,
         "status": run.status,
         "workflow_id": f"{run.id}-{run.generation}",
-        "retryable_samples": reopened.retryable,
+        "retryable_samples": samples,
+        **({"regrade": regrade_document(run)} if run.regrade else {}),
         "resumed_count": run.resumed_count,
         "generation": run.generation,
         "platform_url": run_url(request, scope.workspace.name, run),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.metrics.documents import dump_summary
 from osmosis.platform.db.models import Run
+from osmosis.platform.evals.documents import TERMINAL
 from osmosis.platform.evals.ended import tell_end
 from osmosis.platform.evals.lifecycle import end_run, note, run_topic
 from osmosis.platform.evals.numbers import Numbers, summary_now
@@ -42,6 +45,8 @@ async def finish_run(
         reason = request.stop_reason
         if status == "stopped":
             reason = reason or ("user" if run.stop_requested_at else "worker")
+        if run.regrade and status == "finished":
+            status, reason, error = _as_before(run)
         end_run(
             run,
             status,
@@ -60,13 +65,22 @@ async def finish_run(
 def _verdict(run: Run, request: FinishRequest) -> tuple[str, RunError | None]:
     """The status that the facts allow: a run finishes only with every sample recorded."""
     planned = run.selected_rows * run.n
-    if request.status == "finished" and run.sample_count != planned:
+    if request.status == "finished" and run.sample_count != planned and run.regrade is None:
         message = (
             f"The worker reported the end of the run, but only {run.sample_count} of {planned} "
             "samples are recorded."
         )
         return "failed", RunError(kind="internal", message=message, hint="Submit the run again.")
     return request.status, request.error
+
+
+def _as_before(run: Run) -> tuple[str, str | None, RunError | None]:
+    """How a run ends whose samples were graded again: complete, or as far as it was."""
+    before: dict[str, Any] = (run.regrade or {}).get("before", {})
+    if run.sample_count == run.selected_rows * run.n or before.get("status") not in TERMINAL:
+        return "finished", None, None
+    error = before.get("error")
+    return before["status"], before.get("stop_reason"), RunError(**error) if error else None
 
 
 def note_end(session: AsyncSession, run: Run) -> None:

@@ -176,6 +176,7 @@ class LeasedRow(NamedTuple):
     model_path: str
     spent_tokens: int
     spent_usd: float
+    regrade: dict[str, Any] | None
 
 
 _LEASED_ROW = (

@@ -27,6 +27,7 @@ from osmosis.platform.evals.tallies import Counted, count_in
 from osmosis.platform.observability.story import Run as TracedRun
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import LeasedRow, LeaseLost, leased_row, leased_run
+from osmosis.platform.runners.regrading import mark, take_out
 from osmosis.platform.runners.writers import SegmentWriters
 from osmosis.platform.segments import Place, SegmentWriter, encode_entry
 from osmosis.wire.errors import Issue, OsmosisError, ValidationFailed
@@ -129,7 +130,8 @@ async def take_records(
     platform.metrics.duplicates.inc(duplicates)
     platform.events.publish(run_topic(run_id))
     stop = run.stop_requested_at is not None
-    spent = Spending(tokens=run.spent_tokens, usd=run.spent_usd) + _used(new)
+    used = _used(new, graded_again=run.regrade is not None)
+    spent = Spending(tokens=run.spent_tokens, usd=run.spent_usd) + used
     return RecordsAck(accepted=len(new), duplicates=duplicates, stop=stop, spent=spent)
 
 
@@ -187,7 +189,11 @@ def _store(
         if record.trajectory is not None or record.calls or record.output or kept:
             calls = [call.model_dump(exclude_none=True) for call in record.calls]
             entry = encode_entry(
-                record.trajectory, calls=calls, output=record.output, kept_calls=kept
+                record.trajectory,
+                calls=calls,
+                output=record.output,
+                kept_calls=kept,
+                messages=record.messages or (),
             )
             entries.append(entry.data)
             bulky.append(row)
@@ -283,14 +289,21 @@ def _insert(
     new: list[SampleRecord] = []
     for row in rows:
         row["passed"] = has_passed(row["status"], row["reward"], run.pass_threshold)
+    if rows and run.regrade is not None:
+        mark(rows, run)
+        replaced = take_out(connection, run_id, run, [*fresh])
+        taken = {name: -value for name, value in replaced.items()}
+        unspent = {"spent_tokens": 0, "spent_usd": 0.0}
+        connection.execute(_COUNT, {"counted_run": run_id, **taken, **unspent})
     if rows:
         returned = connection.execute(_INSERTS[connection.dialect.name], rows)
         new = [fresh[row_index, run_index] for row_index, run_index in returned]
     if new:
         deltas = count_deltas(new, run.pass_threshold)
-        used = _used(new)
+        used = _used(new, graded_again=run.regrade is not None)
         spending = {"spent_tokens": used.tokens, "spent_usd": used.usd}
         connection.execute(_COUNT, {"counted_run": run_id, **deltas, **spending})
+    if new and run.regrade is None:
         inserted = {(record.row_index, record.run_index) for record in new}
         counted = [Counted.of(row) for row in rows]
         count_in(
@@ -304,8 +317,14 @@ def _insert(
     return new, run
 
 
-def _used(records: Iterable[SampleRecord]) -> Spending:
-    return Spending.of_calls(call for record in records for call in record.calls)
+def _used(records: Iterable[SampleRecord], *, graded_again: bool) -> Spending:
+    """What the records' calls used; those of the policy, under a new grade, were paid before."""
+    return Spending.of_calls(
+        call
+        for record in records
+        for call in record.calls
+        if not (graded_again and call.route == "policy")
+    )
 
 
 def count_deltas(records: Sequence[SampleRecord], pass_threshold: float) -> dict[str, float]:

@@ -12,27 +12,30 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from pydantic import ValidationError
 from sqlalchemy import select
 from starlette.concurrency import iterate_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from osmosis.platform.datasets.service import dataset_path
 from osmosis.platform.db.models import Dataset, Repository, Run
 from osmosis.platform.deps import CurrentPlatform
 from osmosis.platform.evals.lifecycle import CLAIMABLE
 from osmosis.platform.evals.places import artifacts_dir
+from osmosis.platform.evals.samples import SampleKey, find_sample
 from osmosis.platform.evals.state import CurrentRuns, RunState
 from osmosis.platform.gitsync import service as gitsync
 from osmosis.platform.platform import Platform
-from osmosis.platform.runners.artifacts import store_artifact
+from osmosis.platform.runners.artifacts import safe_path, store_artifact
 from osmosis.platform.runners.done import recorded_keys
 from osmosis.platform.runners.finish import finish_run
 from osmosis.platform.runners.leases import LEASE_S, claim_next, heartbeat, leased_run
 from osmosis.platform.runners.lost_calls import add_lost_calls
 from osmosis.platform.runners.reaper import reap, sweep
 from osmosis.platform.runners.records import take_records
+from osmosis.platform.runners.regrading import keys_to_leave
 from osmosis.platform.runners.replays import check_replayed, kept_calls
 from osmosis.platform.runners.responses import MAX_RESPONSE_BYTES
 from osmosis.platform.runners.rows import selected_rows
-from osmosis.platform.runners.spec import build_spec
+from osmosis.platform.runners.spec import build_spec, code_commit
+from osmosis.platform.runners.stored_samples import stored_record
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.runners.workers import known_worker
 from osmosis.wire.errors import NotFound, OsmosisError, RunFailed, ValidationFailed
@@ -114,7 +117,7 @@ async def code(
         repository = await session.get(Repository, run.repository_id or "")
     if repository is None:
         raise NotFound("The repository of the run is not connected any more.")
-    archive = gitsync.archive(platform, repository, run.commit_sha)
+    archive = gitsync.archive(platform, repository, code_commit(run))
     return StreamingResponse(archive, media_type="application/x-tar")
 
 
@@ -151,8 +154,40 @@ async def done(
     run_id: str, platform: CurrentPlatform, x_osmosis_lease: Lease = None
 ) -> StreamingResponse:
     async with platform.db.read() as session:
+        run = await leased_run(session, run_id, x_osmosis_lease)
+    keys = keys_to_leave(platform, run) if run.regrade else recorded_keys(platform, run_id)
+    return StreamingResponse(keys, media_type=NDJSON)
+
+
+@router.get("/runs/{run_id}/stored/{row_index}/{run_index}")
+async def stored(
+    run_id: str,
+    row_index: int,
+    run_index: int,
+    platform: CurrentPlatform,
+    x_osmosis_lease: Lease = None,
+) -> Response:
+    async with platform.db.read() as session:
+        run = await leased_run(session, run_id, x_osmosis_lease)
+        sample = await find_sample(session, run, SampleKey(row_index, run_index))
+    record = await stored_record(platform.settings, sample)
+    return Response(record.model_dump_json(exclude_none=True), media_type="application/json")
+
+
+@router.get("/runs/{run_id}/artifacts/{rollout_id}/{path:path}")
+async def stored_artifact(
+    run_id: str,
+    rollout_id: str,
+    path: str,
+    platform: CurrentPlatform,
+    x_osmosis_lease: Lease = None,
+) -> FileResponse:
+    async with platform.db.read() as session:
         await leased_run(session, run_id, x_osmosis_lease)
-    return StreamingResponse(recorded_keys(platform, run_id), media_type=NDJSON)
+    file = safe_path(artifacts_dir(platform.settings, run_id), rollout_id, path)
+    if not file.is_file() or file.is_symlink():
+        raise NotFound(f"There is no artifact {path} of the rollout {rollout_id}.")
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 @router.post("/runs/{run_id}/records", responses={200: {"model": RecordsAck}})

@@ -40,7 +40,7 @@ async def build_spec(session: AsyncSession, vault: Vault, run: Run) -> Evaluatio
         name=run.name,
         workspace_id=run.workspace_id,
         generation=run.generation,
-        commit_sha=run.commit_sha,
+        commit_sha=code_commit(run),
         rollout=run.rollout,
         entrypoint=run.entrypoint,
         model_path=run.model_path,
@@ -59,7 +59,13 @@ async def build_spec(session: AsyncSession, vault: Vault, run: Run) -> Evaluatio
         replays=replays_of(run),
         resume=run.sample_count > 0,
         spent=Spending(tokens=run.spent_tokens, usd=run.spent_usd),
+        regrade=run.regrade is not None,
     )
+
+
+def code_commit(run: Run) -> str:
+    """The commit whose code executes the run: a newer grader's where one grades it again."""
+    return run.regrade["commit_sha"] if run.regrade else run.commit_sha
 
 
 def _endpoint(endpoint: Endpoint, values: dict[str, str]) -> ModelEndpoint:

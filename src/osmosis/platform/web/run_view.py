@@ -39,6 +39,7 @@ EFFECTIVE_LABELS = {
     "in_flight": "Samples in flight",
     "advertised_max_concurrent": "Rollout's own limit",
     "sdk": "SDK",
+    "limits": "Time limits, s",
     "sandbox": "Sandbox",
     "environment": "Environment",
     "model": "Gateway",

@@ -12,6 +12,9 @@ from osmosis.rollout.types.execution import ExecutionOutcome, ExecutionRequest
 class ExecutionBackend(ABC):
     """Executes rollouts. Only :meth:`execute` must be written."""
 
+    supports_regrade = False
+    """Whether :meth:`execute` honours ``ExecutionRequest.stored_sample``."""
+
     @abstractmethod
     async def execute(self, request: ExecutionRequest) -> ExecutionOutcome:
         """Run one rollout to its end inside the active ``RolloutContext``."""

@@ -23,7 +23,12 @@ from osmosis.rollout.context import (
 from osmosis.rollout.errors import PhaseTimeout, categorize, describe
 from osmosis.rollout.grader import Grader
 from osmosis.rollout.types.config import AgentWorkflowConfig, GraderConfig
-from osmosis.rollout.types.execution import ExecutionOutcome, ExecutionRequest, ExecutionResult
+from osmosis.rollout.types.execution import (
+    WORKFLOW_METRICS,
+    ExecutionOutcome,
+    ExecutionRequest,
+    ExecutionResult,
+)
 from osmosis.rollout.types.output import coerce_output
 from osmosis.rollout.types.sample import RolloutSample
 from osmosis.rollout.types.status import RolloutErrorCategory, RolloutStatus
@@ -39,6 +44,8 @@ class LocalBackend(ExecutionBackend):
     The number of slots is ``workflow_config.concurrency.max_concurrent``: unlimited when that is
     None, 4 without a workflow config. Each argument is an object or ``"module:attribute"``.
     """
+
+    supports_regrade = True
 
     def __init__(
         self,
@@ -88,8 +95,14 @@ class LocalBackend(ExecutionBackend):
         ctx: AgentWorkflowContext[Any] = AgentWorkflowContext(
             prompt=request.prompt, metadata=request.metadata, artifacts_dir=artifacts_dir
         )
-        waited_s = time.monotonic() - arrived
-        result = await self._run_workflow(request, ctx, context, waited_s)
+        if request.stored_sample is not None:
+            result = ExecutionResult(status=RolloutStatus.SUCCESS, sample=request.stored_sample)
+        else:
+            waited_s = time.monotonic() - arrived
+            result = await self._run_workflow(request, ctx, context, waited_s)
+        if result.sample is not None and result.sample.metrics:
+            # The grader adds to the same sample; a later grading must know what was there before.
+            result.extra_fields = {WORKFLOW_METRICS: dict(result.sample.metrics)}
         if result.status is not RolloutStatus.SUCCESS or not request.grade:
             return ExecutionOutcome(workflow=result, grader=None)
         context.set_status(RolloutStatus.GRADING)

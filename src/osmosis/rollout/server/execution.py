@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from osmosis.rollout.artifacts import artifact_root, write_rollout_file
 from osmosis.rollout.backend.base import ExecutionBackend
@@ -13,7 +14,12 @@ from osmosis.rollout.server.output import owned_output
 from osmosis.rollout.server.registry import Entry, Registry
 from osmosis.rollout.server.results import dumps, result_body
 from osmosis.rollout.trajectory import sample_trajectory
-from osmosis.rollout.types.execution import ExecutionOutcome, ExecutionRequest, ExecutionResult
+from osmosis.rollout.types.execution import (
+    WORKFLOW_METRICS,
+    ExecutionOutcome,
+    ExecutionRequest,
+    ExecutionResult,
+)
 from osmosis.rollout.types.protocol import RolloutInitRequest
 from osmosis.rollout.types.sample import RolloutSample
 from osmosis.rollout.types.status import RolloutStatus
@@ -48,6 +54,7 @@ class Executor:
                 result.err_message,
                 result.err_category,
                 trajectory=trajectory if request.compact_trajectory else None,
+                workflow_metrics=_workflow_metrics(outcome) if request.compact_trajectory else None,
             )
         self.registry.finish(entry, result.status, body)
 
@@ -66,6 +73,7 @@ class Executor:
             agent_timeout_sec=request.agent_timeout_sec,
             grader_timeout_sec=request.grader_timeout_sec,
             grade=request.grade,
+            stored_sample=_stored_sample(request),
         )
         judge_link.set(_judge_link(request))
         try:
@@ -102,12 +110,29 @@ class Executor:
         return "file" if written else "none"
 
 
+def _workflow_metrics(outcome: ExecutionOutcome) -> dict[str, Any] | None:
+    diagnostics = outcome.workflow.extra_fields
+    return diagnostics.get(WORKFLOW_METRICS) if diagnostics else None
+
+
 def _is_plain(sample: RolloutSample | None) -> bool:
     """Whether the messages of the result are all there is to the trajectory."""
     try:
         return sample is not None and bool(sample.trajectory_messages == sample.messages)
     except Exception:  # what user code put there may refuse to be compared
         return False
+
+
+def _stored_sample(request: RolloutInitRequest) -> RolloutSample | None:
+    stored = request.stored_sample
+    if stored is None:
+        return None
+    return RolloutSample(
+        messages=stored.messages,
+        label=request.label,
+        metrics=stored.metrics,
+        extra_fields=stored.extra_fields,
+    )
 
 
 def _judge_link(request: RolloutInitRequest) -> ModelLink | None:

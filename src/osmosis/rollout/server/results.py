@@ -22,6 +22,7 @@ def result_body(
     err_category: RolloutErrorCategory | None = None,
     *,
     trajectory: str | None = None,
+    workflow_metrics: dict[str, Any] | None = None,
 ) -> bytes:
     """The body of ``GET /rollout/{id}/result``.
 
@@ -37,6 +38,8 @@ def result_body(
     }
     if trajectory is not None:
         body["trajectory"] = trajectory
+    if workflow_metrics:
+        body["workflow_metrics"] = json_safe(workflow_metrics)
     if sample is None:
         return dumps(body)
     removed = bool(sample.remove_sample)

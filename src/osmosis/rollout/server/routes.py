@@ -109,6 +109,7 @@ class Routes:
                 "accepting_rollouts": self.registry.accepting,
                 "active_rollouts": self.registry.active_count,
             },
+            "regrade": getattr(self.backend, "supports_regrade", False) is True,
             "sdk": {"name": DISTRIBUTION, "version": sdk_version()},
         }
         return Answer(200, dumps(body))

@@ -5,5 +5,6 @@ from osmosis.rollout.trajectory.document import (
     build_trajectory,
     sample_trajectory,
 )
+from osmosis.rollout.trajectory.messages import messages_of
 
-__all__ = ["attach_call_metrics", "build_trajectory", "sample_trajectory"]
+__all__ = ["attach_call_metrics", "build_trajectory", "messages_of", "sample_trajectory"]

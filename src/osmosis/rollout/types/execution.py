@@ -9,9 +9,15 @@ from pydantic import BaseModel
 from osmosis.rollout.types.sample import MessageDict, RolloutSample
 from osmosis.rollout.types.status import RolloutErrorCategory, RolloutStatus
 
+WORKFLOW_METRICS = "workflow_metrics"
+"""Among a workflow's diagnostics: the metrics that it set, before any grading."""
+
 
 class ExecutionRequest(BaseModel):
-    """One rollout to execute. Timeouts in seconds; None means unbounded."""
+    """One rollout to execute. Timeouts in seconds; None means unbounded.
+
+    With ``stored_sample`` the workflow is skipped and that sample is graded.
+    """
 
     id: str
     prompt: list[MessageDict]
@@ -20,6 +26,7 @@ class ExecutionRequest(BaseModel):
     agent_timeout_sec: float | None = None
     grader_timeout_sec: float | None = None
     grade: bool = True
+    stored_sample: RolloutSample | None = None
 
 
 class ExecutionResult(BaseModel):

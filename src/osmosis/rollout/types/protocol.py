@@ -27,12 +27,23 @@ RolloutId = Annotated[str, AfterValidator(_path_segment)]
 FiniteSeconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
+class StoredSample(BaseModel):
+    """What a workflow returned in an earlier execution, to be graded again."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    messages: list[MessageDict]
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    extra_fields: dict[str, Any] = Field(default_factory=dict)
+
+
 class RolloutInitRequest(BaseModel):
-    """Body of ``POST /rollout``. The judge fields and ``compact_trajectory`` are additions.
+    """Body of ``POST /rollout``. Judge fields, ``compact_trajectory``, ``stored_sample`` are ours.
 
     With ``compact_trajectory`` the driver makes the trajectory from the result's messages where
     they are all there is to it, and no file is written then; the result's own key ``trajectory``
-    says where it is: ``messages``, ``file`` or ``none``.
+    says where it is: ``messages``, ``file`` or ``none``. With ``stored_sample`` the workflow does
+    not run, and the grader gets that sample; ``/health`` says ``"regrade": true`` where this works.
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -50,6 +61,7 @@ class RolloutInitRequest(BaseModel):
     judge_completions_url: str | None = None
     judge_api_key: str | None = None
     compact_trajectory: bool = False
+    stored_sample: StoredSample | None = None
 
 
 class RolloutInitResponse(BaseModel):

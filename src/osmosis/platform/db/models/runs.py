@@ -23,8 +23,10 @@ class Run(Identified, Timestamped, Base):
     since the last new sample. ``in_flight`` and ``waiting_for`` come with heartbeats. ``summary``
     is the final metrics, written when the run ends. A retry sets ``reopened_at`` and
     ``resumed_count``, the number of graded samples that the new ``generation`` keeps.
-    ``lost_calls`` is the sum of :class:`ShardLoss`. ``spent_tokens`` and ``spent_usd`` are what
-    model calls used, of every generation and of lost tries too: they only ever grow.
+    ``regrade`` is set while the present generation grades stored samples again: the commit whose
+    grader does it, how many samples, and the status to come back to. ``lost_calls`` is the sum of
+    :class:`ShardLoss`. ``spent_tokens`` and ``spent_usd`` are what model calls used, of every
+    generation and of lost tries too: they only ever grow.
     """
 
     __tablename__ = "runs"
@@ -76,6 +78,7 @@ class Run(Identified, Timestamped, Base):
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reopened_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     resumed_count: Mapped[int | None]
+    regrade: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     lease_token: Mapped[str | None]
     lease_owner: Mapped[str | None]
