@@ -5,7 +5,13 @@ from decimal import Decimal
 
 import pytest
 
-from osmosis.rollout import GraderContext, RolloutSample, get_rollout_context
+from osmosis.rollout import (
+    AgentWorkflowOutput,
+    GraderContext,
+    RolloutSample,
+    get_rollout_context,
+)
+from osmosis.rollout.backend import ExecutionBackend
 from tests.rollout.driver import echo, reward_one
 
 
@@ -149,3 +155,47 @@ class _Source:
 def test_a_reward_without_a_sample_is_refused():
     with pytest.raises(ValueError, match="no sample to reward"):
         GraderContext().set_reward(1.0)
+
+
+async def test_a_stored_sample_is_graded_without_its_workflow(serve):
+    async def never(ctx):
+        raise AssertionError("the workflow must not run")
+
+    async def grade(ctx):
+        assert ctx.sample.extra_fields == {"note": 1} and ctx.label == "L"
+        ctx.sample.metrics["length"] = len(ctx.sample.messages[-1]["content"])
+        ctx.set_reward(0.5)
+
+    stored = {
+        "messages": [{"role": "assistant", "content": "four", "odd": [1]}],
+        "metrics": {"turns": 3},
+        "extra_fields": {"note": 1},
+    }
+    body = await serve(never, grade).run(stored_sample=stored)
+    assert (body["status"], body["sample"]["reward"]) == ("success", 0.5)
+    assert body["sample"]["metrics"] == {"turns": 3, "length": 4}
+    assert body["sample"]["messages"] == stored["messages"]
+
+
+async def test_the_workflows_own_metrics_are_told_apart_from_the_graders(serve):
+    async def run(ctx):
+        return AgentWorkflowOutput(
+            messages=[{"role": "assistant", "content": "x"}], metrics={"t": 1}
+        )
+
+    async def grade(ctx):
+        ctx.sample.metrics["t"] = 2
+        ctx.set_reward(1.0)
+
+    body = await serve(run, grade).run(compact_trajectory=True)
+    assert (body["workflow_metrics"], body["sample"]["metrics"]) == ({"t": 1}, {"t": 2})
+
+
+async def test_health_says_whether_stored_samples_can_be_graded(serve):
+    class Other(ExecutionBackend):
+        async def execute(self, request):
+            raise NotImplementedError
+
+    assert (await serve(echo, reward_one).http.get("/health")).json()["regrade"] is True
+    other = serve(echo, reward_one, backend=Other())
+    assert (await other.http.get("/health")).json()["regrade"] is False

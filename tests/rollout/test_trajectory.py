@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from osmosis.rollout import RolloutSample
-from osmosis.rollout.trajectory import attach_call_metrics, build_trajectory
+from osmosis.rollout.trajectory import attach_call_metrics, build_trajectory, messages_of
 from tests.rollout.driver import echo, reward_one
 
 
@@ -231,3 +231,32 @@ async def test_a_driver_that_makes_trajectories_itself_is_told_when_it_must_read
         written = (driver.root / rollout / "trajectory.json").exists()
         assert written == (where == "file"), how
     assert "trajectory" not in await driver.run(metadata={"how": "plain"})
+
+
+def test_a_conversation_in_the_usual_shape_comes_back_from_its_document():
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "2 + 2?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "add",
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "add", "arguments": '{"a":2,"b":2}'},
+                }
+            ],
+        },
+        {"role": "tool", "content": "4", "tool_call_id": "c1"},
+        {"role": "critic", "content": "check it"},
+        {"role": "assistant", "content": "4"},
+    ]
+    document = build_trajectory(messages, rollout_id="r")
+    assert messages_of(document) == messages
+
+
+def test_a_tools_answer_without_a_question_comes_back_too():
+    messages = [{"role": "tool", "content": "4"}, {"role": "assistant", "content": "4"}]
+    assert messages_of(build_trajectory(messages, rollout_id="r")) == messages
