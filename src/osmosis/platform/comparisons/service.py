@@ -121,7 +121,7 @@ class Comparisons:
         return found
 
     async def _columns(self, run: Run) -> SampleColumns:
-        return await self._platform.db.examine(lambda connection: read_columns(connection, run.id))
+        return await self._platform.db.examine(lambda connection: read_columns(connection, run))
 
 
 def _same_dataset(one: Run, other: Run) -> bool:
