@@ -182,6 +182,10 @@ async def test_rows_are_grouped_by_a_column_of_the_dataset(
     rate = body["comparisons"][0]["measures"]["pass_rate"]
     assert (rate["rows"], rate["clusters"], body["cluster_by"]) == (200, 10, "topic")
     assert rate["test"] == "sign-permutation"
+    address = "/api/cli/eval-runs/group-gull-1/intervals?cluster_by=topic"
+    intervals = (await client.get(address)).json()["intervals"]
+    assert set(intervals) == {"pass_rate", "score", "score_bootstrap"}
+    assert (intervals["score"]["clusters"], intervals["score"]["method"]) == (10, "t-clustered")
     answer = await refused(client, *names, cluster_by="topics")
     assert answer.status_code == 400 and "'topic'" in answer.json()["error"]
     dataset_path(platform.settings, dataset).unlink()

@@ -193,6 +193,10 @@ class Api(Connection):
     def eval_metrics(self, ref: str) -> dict[str, Any]:
         return self.call("GET", f"{ROOT}/eval-runs/{_ref(ref)}/metrics")
 
+    def eval_intervals(self, ref: str, cluster_by: str) -> dict[str, Any]:
+        path = f"{ROOT}/eval-runs/{_ref(ref)}/intervals"
+        return self.call("GET", path, params={"cluster_by": cluster_by}, timeout_s=120.0)
+
     def compare_evals(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return self.call("POST", f"{ROOT}/eval-runs/compare", body=body, timeout_s=120.0)
 

@@ -31,6 +31,7 @@ from osmosis.cli.commands.options import (
     paging_flags,
     yes_flag,
 )
+from osmosis.cli.evals.certainty_view import grouped_section
 from osmosis.cli.evals.gate import Gate, gate_flags
 from osmosis.cli.evals.run_view import TERMINAL, part, status_text, summary
 from osmosis.cli.evals.waiting import detail_of, latest_run, wait_after
@@ -178,12 +179,22 @@ def list_runs(limit: int | None, everything: bool) -> Listing:
 @click.option(
     "--output", "-o", type=FILE, metavar="ROOT", help="Save the numbers as ROOT/metrics.json."
 )
-def info(name: str | None, output: Path | None) -> Detail:
+@click.option(
+    "--cluster-by",
+    metavar="COLUMN",
+    help="Intervals for rows that share this column of the dataset, too.",
+)
+def info(name: str | None, output: Path | None, cluster_by: str | None) -> Detail:
     """Show a run with its configuration and results; without a name, the latest run."""
     document = session.api.eval(name or latest_run())
     detail = detail_of(document)
     if worst := worst_section(document):
         detail.sections = [*detail.sections, worst]
+    if cluster_by:
+        run_id = str(part(document, "eval_run")["id"])
+        answer = session.api.eval_intervals(run_id, cluster_by)
+        detail.data = {**detail.data, "grouped": answer}
+        detail.sections = [*detail.sections, grouped_section(answer)]
     if output is not None:
         # Only a download needs it.
         from osmosis.cli.evals.download import save_metrics

@@ -40,6 +40,20 @@ def certainty_rows(results: Document) -> Rows:
     return rows
 
 
+def grouped_section(answer: Document) -> Section:
+    """Intervals with the rows that share a column of the dataset as clusters."""
+    rows: Rows = []
+    labels = {"pass_rate": "Pass rate", "score": "Reward", "score_bootstrap": "Reward, bootstrap"}
+    for name, label in labels.items():
+        estimate = _part(_part(answer, "intervals"), name)
+        if estimate:
+            show = percent if name == "pass_rate" else number
+            ends = f"{show(estimate['low'])} to {show(estimate['high'])}"
+            groups = plural(estimate["clusters"], "group")
+            rows.append((label, f"{show(estimate['value'])}  [{ends}]  {groups}"))
+    return Section(f"95% intervals, rows grouped by {answer['cluster_by']}", rows=rows)
+
+
 def spread_sections(results: Document) -> list[Section]:
     """How time, tokens and cost are spread, and the custom metrics."""
     sections: list[Section] = []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from osmosis.metrics.documents import estimate_document
+from osmosis.metrics.intervals import CONFIDENCE
 from osmosis.platform.addresses import public_url
 from osmosis.platform.comparisons.report import report
 from osmosis.platform.comparisons.service import MAX_RUNS, MAX_SHOWN, Comparisons
@@ -51,3 +53,15 @@ async def compare(
     return report(
         found.baseline, found.candidates, found.summaries, cluster_by=found.cluster_by, url=url
     )
+
+
+@router.get("/api/cli/eval-runs/{ref}/intervals")
+async def intervals(
+    ref: str,
+    scope: CurrentScope,
+    comparisons: CurrentComparisons,
+    cluster_by: Annotated[str, Query(min_length=1, max_length=200)],
+) -> dict[str, Any]:
+    found = await comparisons.intervals(scope.workspace.id, ref, cluster_by)
+    shown = {name: estimate_document(estimate) for name, estimate in found.items()}
+    return {"cluster_by": cluster_by, "confidence": CONFIDENCE, "intervals": shown}

@@ -18,6 +18,7 @@ from osmosis.wire.errors import ValidationFailed
 
 if TYPE_CHECKING:
     from osmosis.metrics.comparison import Comparison
+    from osmosis.metrics.intervals import Estimate
     from osmosis.metrics.row_table import SampleColumns
     from osmosis.metrics.summary import Summary
 
@@ -73,6 +74,14 @@ class Comparisons:
         pairs = list(zip(runs[1:], found, strict=True))
         return Compared(runs[0], pairs, summaries, cluster_by)
 
+    async def intervals(self, workspace_id: str, ref: str, cluster_by: str) -> dict[str, Estimate]:
+        """The score and the pass rate of a run, with rows that share a column as clusters."""
+        async with self._platform.db.read() as session:
+            run, _ = await find_run(session, workspace_id, ref)
+            groups = await groups_of(self._platform, session, run, cluster_by)
+        samples = await self._columns(run)
+        return await asyncio.to_thread(_grouped, samples, groups, run.pass_threshold)
+
     async def _find(self, workspace_id: str, refs: Sequence[str]) -> list[Run]:
         if not 2 <= len(refs) <= MAX_RUNS:
             raise ValidationFailed(
@@ -122,6 +131,15 @@ class Comparisons:
 
     async def _columns(self, run: Run) -> SampleColumns:
         return await self._platform.db.examine(lambda connection: read_columns(connection, run))
+
+
+def _grouped(samples: SampleColumns, groups: list[int], threshold: float) -> dict[str, Estimate]:
+    # See _paired().
+    import numpy as np  # noqa: PLC0415
+
+    from osmosis.metrics.grouped import grouped_estimates  # noqa: PLC0415
+
+    return grouped_estimates(samples, np.array(groups), pass_threshold=threshold)
 
 
 def _same_dataset(one: Run, other: Run) -> bool:
