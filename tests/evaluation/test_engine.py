@@ -378,3 +378,20 @@ async def test_a_stop_gives_an_export_a_moment_and_no_more(world, tmp_path, monk
     async with asyncio.timeout(5):
         outcome, _ = await task
     assert outcome.status == "stopped"
+
+
+async def test_one_of_many_that_never_answers_costs_its_own_sample_only(world, tmp_path):
+    scripts = ["reward 1"] * 200
+    scripts[57] = "deaf"
+    outcome, sink = await run(
+        world,
+        tmp_path,
+        rows(*scripts),
+        selected_rows=200,
+        advanced=AdvancedSection(teardown_grace_s=1),
+        agent_workflow_timeout_s=0.5,
+        grader_timeout_s=0.5,
+    )
+    assert outcome.status == "finished"
+    assert [r.row_index for r in sink.records if r.error_type == "timeout"] == [57]
+    assert sum(record.status == "success" for record in sink.records) == 199
