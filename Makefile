@@ -15,7 +15,7 @@ export UV_SYSTEM_CERTS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test chaos lint bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ demo: compiled ## run the main job on this machine (ARGS=--once ends by itself)
 test: compiled ## lint, then run every test
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
+
+chaos: compiled ## kill every kind of process fifty times and see that nothing is lost (ARGS=--seed N)
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 lint: compiled ## formatting, lint, types and import directions
 	@$(BIN)/ruff format --check --quiet .
