@@ -134,17 +134,14 @@ def test_a_local_run_is_cached_and_replayed_by_name(beta: Workspace, model: str)
 
 
 def test_a_secret_value_reaches_neither_cache_nor_kept_calls(
-    lab: Lab, beta: Workspace, model: str, original: tuple[Path, str]
+    lab: Lab, beta: Workspace, original: tuple[Path, str]
 ) -> None:
     main, text = original
     leak = "[{**m, 'content': m['content'] + os.environ['CANARY']} for m in ctx.prompt]"
     main.write_text(text.replace("call_model(ctx.prompt)", f"call_model({leak})"))
     beta.push("Tell the model a secret")
     beta.osmosis("secret", "set", "CANARY", stdin=SECRET)
-    for _ in range(2):
-        before = hits(model)
-        info = ended(beta, "leak", model="box", secrets=["CANARY"], advanced={"cache": True})
-        assert hits(model) - before >= ROWS
+    info = ended(beta, "leak", model="box", secrets=["CANARY"], advanced={"cache": True})
     again = ended(beta, "leaks", model=f"replay/{info['eval_run']['name']}", secrets=["CANARY"])
     assert again["results"]["score"] == 1.0, "compared with secret values taken out"
     assert not list(_files_with(lab.data / "responses", SECRET.encode()))
