@@ -39,7 +39,7 @@ EFFECTIVE_LABELS = {
     "in_flight": "Samples in flight",
     "advertised_max_concurrent": "Rollout's own limit",
     "sdk": "SDK",
-    "limits": "Time limits, s",
+    "limits": "Time limits",
     "sandbox": "Sandbox",
     "environment": "Environment",
     "model": "Gateway",
@@ -209,20 +209,23 @@ def spread_rows(summary: Summary) -> list[tuple[str, list[str]]]:
 
 def labelled(key: str, value: Any) -> tuple[str, str]:
     """A key of a config and its value for people: ``("Grader timeout", "150 s")``."""
-    text = shown_value(value)
-    if key.endswith("_s"):
-        key, text = key.removesuffix("_s"), f"{text} s"
-    label = EFFECTIVE_LABELS.get(key) or key.replace("_", " ")
+    label, text = _with_unit(key, value)
+    label = EFFECTIVE_LABELS.get(key, label)
     return label if len(label) == 1 else label[0].upper() + label[1:], text
 
 
+def _with_unit(key: str, value: Any) -> tuple[str, str]:
+    """A key in words and its value with the unit that the key names."""
+    text = shown_value(value)
+    if key.endswith("_s"):
+        key, text = key.removesuffix("_s"), f"{text} s"
+    return key.replace("_", " "), text
+
+
 def flattened(values: dict[str, Any]) -> str:
-    """A small table on one line: ``provider: openai, cached: yes``."""
-    return ", ".join(
-        f"{key.replace('_', ' ')}: {shown_value(value)}"
-        for key, value in values.items()
-        if value is not None
-    )
+    """A small table on one line: ``provider: openai, cached: yes, grader: 150 s``."""
+    known = ((key, value) for key, value in values.items() if value is not None)
+    return ", ".join(f"{label}: {text}" for label, text in (_with_unit(*pair) for pair in known))
 
 
 def shown_value(value: Any) -> str:
