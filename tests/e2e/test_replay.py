@@ -30,7 +30,7 @@ def model() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def beta(lab: Lab, model: str) -> Workspace:
     """A workspace of its own, since these tests push other graders and prompts."""
-    made = lab.workspace("beta")
+    made = lab.workspace("replayed")
     made.upload("data/multiply.jsonl")
     made.osmosis("model", "endpoint", "add", "box", "--base-url", f"{model}/v1", "--model", "mock")
     return made

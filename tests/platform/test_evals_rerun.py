@@ -98,7 +98,7 @@ async def test_mistakes_are_those_of_a_submit(client: httpx.AsyncClient) -> None
     assert refused.status_code == 400
     assert refused.json()["issues"][0]["key"] == "experiment.commit_sha"
     both = await client.post(f"{RUNS}/{first}/rerun", json={"commit_sha": "f" * 7, "branch": "b"})
-    assert both.status_code == 400 and "exclude each other" in both.json()["error"]
+    assert both.status_code == 400 and "exclude each other" in both.json()["issues"][0]["message"]
     assert (await client.post(f"{RUNS}/nobody/rerun", json={})).status_code == 404
 
 

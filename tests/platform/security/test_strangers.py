@@ -6,6 +6,7 @@ comes from ``PATH_VALUES``, and a body, where it takes one, from ``BODIES``.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tempfile
 from collections.abc import AsyncIterator
@@ -31,11 +32,17 @@ from tests.platform.runs import Worker, add_dataset, push_workspace, record, sub
 
 MARK = "victims-own"
 OPEN = {
-    "/api/openapi.json", "/api/health", "/account/account.css", "/login", "/logout",
+    "/api/openapi.json", "/api/health", "/metrics", "/account/account.css", "/login", "/logout",
     "/api/cli/device/authorize", "/api/cli/device/token", "/static/{name}",
     "/api/cli/training-runs", "/api/cli/benchmarks", "/api/cli/benchmark-runs",
 }  # fmt: skip
 """Say the same to everybody, or what the caller's own code or form says."""
+
+QUERIES = {
+    "/{workspace}/compare": "?run=one&run=other",
+    "/api/cli/eval-runs/{ref}/intervals": "?cluster_by=topic",
+}
+"""What a route insists on before it looks at who asks for what."""
 
 BODIES: dict[str, Any] = {
     "/api/cli/workspaces": {"name": "fresh", "repository": "ada/agents"},
@@ -49,6 +56,8 @@ BODIES: dict[str, Any] = {
     "/api/cli/eval-runs": submission(limit=2, experiment={"dataset": f"{MARK}-rows"}),
     "/api/cli/eval-runs/plan": submission(limit=2, experiment={"dataset": f"{MARK}-rows"}),
     "/api/cli/eval-runs/{ref}/samples/download-urls": {"items": [{"path": "metrics.json"}]},
+    "/api/cli/eval-runs/{ref}/exports": {"format": "csv"},
+    "/api/cli/eval-runs/compare": {"runs": ["a", "b"]},
     "/api/cli/eval-runs/imports": declared(local_run()),
     "/api/cli/eval-runs/imports/{session_id}/uploads": {"paths": ["index.jsonl"]},
     "/api/cli/eval-runs/imports/{session_id}/uploads/complete": {"path": "index.jsonl"},
@@ -111,6 +120,10 @@ async def world(
         token = (await session.execute(mine)).scalar_one()
     started = await client.post("/api/cli/eval-runs/imports", json=declared(local_run()))
     assert started.is_success, started.text
+    exports = f"/api/cli/eval-runs/{worker.spec['run_id']}/exports"
+    exported = await client.post(exports, json={"format": "csv"})
+    assert exported.is_success, exported.text
+    await until_exported(client, f"{exports}/{exported.json()['id']}")
     name, run_id = worker.spec["name"], worker.spec["run_id"]
     paths = {
         "token_id": token,
@@ -122,12 +135,25 @@ async def world(
         "number": "1",
         "run_id": run_id,
         "session_id": started.json()["session_id"],
+        "export_id": exported.json()["id"],
         "rollout_id": sent["rollout_id"],
         "path": "a.txt",
         "row": "0",
+        "row_index": "0",
+        "key": "0" * 64,
+        "replayed_id": run_id,
         "run_index": "0",
     }
     return World(paths, (MARK, name, run_id, dataset.id, account.identity, "ada@"), worker)
+
+
+async def until_exported(client: httpx.AsyncClient, url: str) -> None:
+    """A job that still runs changes its row by itself."""
+    for _ in range(600):
+        if (await client.get(url)).json()["status"] == "done":
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the export did not end")
 
 
 def address(path: str, world: World) -> str:
@@ -182,7 +208,7 @@ async def attack(
     assert len(before) > 10
     allowed: set[str] = set()
     for method, path in ROUTES:
-        url = address(path, world)
+        url = address(path, world) + QUERIES.get(path, "")
         body = BODIES.get(path, None if method == "GET" else {})
         answer = await client.request(method, url, json=body, headers=headers)
         assert answer.status_code < 500, f"{method} {path}: {answer.status_code} {answer.text}"
