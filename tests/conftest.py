@@ -7,6 +7,7 @@ for them at the end.
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 SHARED = ("interop", "e2e", "chaos")
 """Directories whose files share a server, longest first."""
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores Ctrl-C, and so would every process that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
