@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -95,7 +96,8 @@ def kill_all(lab: Lab, kind: str) -> None:
         assert time.monotonic() < deadline, f"no {kind} process to kill"
         time.sleep(0.02)
     for pid in found:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it was ending by itself
+            os.kill(pid, signal.SIGKILL)
 
 
 def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None:

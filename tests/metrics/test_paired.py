@@ -184,7 +184,7 @@ def test_swapping_the_runs_swaps_the_sign_and_keeps_the_p_value(values: list[flo
     assert one.low is None or one.high is None or one.low <= one.value <= one.high
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_several_comparisons_are_adjusted_as_statsmodels_does(p_values: list[float]):
     expected = multipletests(p_values, method="holm")[1]
