@@ -22,7 +22,8 @@ from osmosis.wire.runner import LogBatch, LogEntry, LogLevel, RecordsAck, Stage
 from osmosis.wire.samples import SampleRecord
 from osmosis.wire.spending import Spending
 from osmosis.worker.client import RunClient
-from osmosis.worker.errors import LeaseLost, Refused, Unavailable
+from osmosis.worker.errors import LeaseLost, Refused
+from osmosis.worker.patience import until_answered
 
 BATCH_WAIT_S = 0.05
 BATCH_RECORDS = 64
@@ -34,7 +35,6 @@ LOG_WAIT_S = 0.2
 LOG_BATCH = 500
 MAX_LOG_QUEUE = 10_000
 MAX_LOG_CHARS = 16_000
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 
 T = TypeVar("T")
 
@@ -276,19 +276,14 @@ class HttpSink:
     # --- both --------------------------------------------------------------------------------
 
     async def _until_done(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``call`` while the platform is away."""
-        delay_s = RETRY_FIRST_S
-        while True:
-            try:
-                return await call()
-            except Unavailable:
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_MOST_S)
-            except LeaseLost:
-                self.lease_lost = True
-                self._give_up(RunFailed("worker_lost", "The run belongs to another worker now."))
-                self._on_lease_lost()
-                raise
+        """The answer of ``call``; losing the lease ends everything here."""
+        try:
+            return await until_answered(call)
+        except LeaseLost:
+            self.lease_lost = True
+            self._give_up(RunFailed("worker_lost", "The run belongs to another worker now."))
+            self._on_lease_lost()
+            raise
 
     async def _ending_on_lease_loss(self, work: Awaitable[None]) -> None:
         with contextlib.suppress(LeaseLost, Refused):

@@ -15,10 +15,10 @@ from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import RowItem
 from osmosis.worker.client import RunClient
 from osmosis.worker.errors import Broken, Refused, Unavailable
+from osmosis.worker.patience import RETRY_FIRST_S, RETRY_MOST_S
 
 MAX_BREAKS = 5
 """Streams in a row that break off before they bring one more row: it is broken at its source."""
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 
 
 class RowStream:

@@ -49,6 +49,7 @@ from osmosis.worker.done_set import DoneSet
 from osmosis.worker.errors import LeaseLost, Refused, RunnerError, Unavailable
 from osmosis.worker.http_sink import HttpSink
 from osmosis.worker.kept_samples import kept_samples
+from osmosis.worker.patience import RETRY_FIRST_S, RETRY_MOST_S, until_answered
 from osmosis.worker.record_log import log_records
 from osmosis.worker.response_store import HttpResponseStore
 from osmosis.worker.row_stream import RowStream
@@ -58,7 +59,6 @@ from osmosis.worker.strays import collect_zombies
 from osmosis.workspace.advanced import AdvancedSection
 
 SIGN_OF_LIFE_S = 1.0
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 BROKEN_DOWNLOADS = 5
 ABANDON_FLUSH_S = 2.0
 
@@ -234,17 +234,13 @@ class Shard:
         return done
 
     async def _done(self) -> DoneSet:
-        delay_s = RETRY_FIRST_S
-        while True:
+        async def read() -> DoneSet:
             done = DoneSet(self._spec.n)
-            try:
-                async for row_index, run_index in self._run.done():
-                    done.add(row_index, run_index)
-            except Unavailable:
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_MOST_S)
-            else:
-                return done
+            async for row_index, run_index in self._run.done():
+                done.add(row_index, run_index)
+            return done
+
+        return await until_answered(read)
 
     async def _download(self, what: str, target: Path, kind: str) -> None:
         """Fetch a stream whole. One that keeps breaking is broken at its source."""
@@ -279,16 +275,13 @@ class Shard:
             effective=self._reporter.state.effective or {},
         )
         self._reporter.finishing()
-        delay_s = RETRY_FIRST_S
-        while True:
+
+        async def finish() -> None:
             if self._sink.lease_lost:
                 raise LeaseLost("the run belongs to another worker now")
-            try:
-                await self._run.finish(request)
-                return
-            except Unavailable:
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_MOST_S)
+            await self._run.finish(request)
+
+        await until_answered(finish)
 
     def _plan(self) -> EvaluationPlan:
         spec = self._spec

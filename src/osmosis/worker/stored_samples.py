@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -10,9 +9,8 @@ from typing import TypeVar
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import SampleRecord
 from osmosis.worker.client import RunClient
-from osmosis.worker.errors import LeaseLost, Refused, Unavailable
-
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+from osmosis.worker.errors import LeaseLost, Refused
+from osmosis.worker.patience import until_answered
 
 T = TypeVar("T")
 
@@ -25,22 +23,17 @@ class RemoteSamples:
         self._on_lease_lost = on_lease_lost
 
     async def sample(self, row_index: int, run_index: int) -> SampleRecord:
-        return await self._until_done(lambda: self._run.stored(row_index, run_index))
+        return await self._answer(lambda: self._run.stored(row_index, run_index))
 
     async def artifact(self, rollout_id: str, relative_path: str, target: Path) -> None:
-        await self._until_done(lambda: self._run.stored_artifact(rollout_id, relative_path, target))
+        await self._answer(lambda: self._run.stored_artifact(rollout_id, relative_path, target))
 
-    async def _until_done(self, call: Callable[[], Awaitable[T]]) -> T:
-        delay_s = RETRY_FIRST_S
-        while True:
-            try:
-                return await call()
-            except Unavailable:
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_MOST_S)
-            except LeaseLost as error:
-                self._on_lease_lost()
-                raise RunFailed("worker_lost", "The run belongs to another worker now.") from error
-            except Refused as error:
-                text = f"A stored sample cannot be read: {error.message}"
-                raise RunFailed("internal", text) from error
+    async def _answer(self, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await until_answered(call)
+        except LeaseLost as error:
+            self._on_lease_lost()
+            raise RunFailed("worker_lost", "The run belongs to another worker now.") from error
+        except Refused as error:
+            text = f"A stored sample cannot be read: {error.message}"
+            raise RunFailed("internal", text) from error
