@@ -23,7 +23,14 @@ from osmosis.platform.security.sessions import SESSION_COOKIE, create_login_code
 from osmosis.platform.security.tokens import issue_token
 from osmosis.platform.settings import Settings
 from osmosis.platform.workspaces import service as workspaces
-from tests.platform.runs import Running, Worker, add_dataset, push_workspace, submission
+from tests.platform.runs import (
+    Running,
+    Worker,
+    add_dataset,
+    claimed,
+    push_workspace,
+    submitted,
+)
 
 BASE_URL = "http://127.0.0.1:7670"
 IDENTITY = "ada/agents"
@@ -148,11 +155,8 @@ def running(
     async def run(**changes: Any) -> Worker:
         await push_workspace(platform, account, tmp_path)
         await add_dataset(platform, account)
-        answer = await client.post("/api/cli/eval-runs", json=submission(**changes))
-        assert answer.status_code == 201, answer.text
-        worker = await Worker.claims(worker_client)
-        assert worker is not None
-        return worker
+        await submitted(client, **changes)
+        return await claimed(worker_client)
 
     return run
 
@@ -190,3 +194,10 @@ async def live_url(platform_app: FastAPI) -> AsyncIterator[str]:
     platform_app.state.platform.events.close()
     server.should_exit = True
     await task
+
+
+@pytest.fixture
+async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
+    """A pushed workspace with the dataset 'sums'; the id of its commit."""
+    await add_dataset(platform, account)
+    return await push_workspace(platform, account, tmp_path)

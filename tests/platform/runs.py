@@ -196,3 +196,17 @@ class Worker:
 
     async def finish(self, status: str = "finished", **more: Any) -> httpx.Response:
         return await self.post("finish", status=status, **more)
+
+
+async def submitted(client: httpx.AsyncClient, **changes: Any) -> str:
+    """The name of a run that was just submitted; changes go to :func:`submission`."""
+    answer = await client.post("/api/cli/eval-runs", json=submission(**changes))
+    assert answer.status_code == 201, answer.text
+    return answer.json()["name"]
+
+
+async def claimed(client: httpx.AsyncClient, worker_id: str = "w1") -> Worker:
+    """The worker of the run that waits."""
+    worker = await Worker.claims(client, worker_id)
+    assert worker is not None
+    return worker

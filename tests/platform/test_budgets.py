@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from osmosis.platform.platform import Platform
-from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import claimed, record, submission
+
+pytestmark = pytest.mark.usefixtures("commit")
 
 RUNS = "/api/cli/eval-runs"
 MESSAGE = "The budget is used up: $0.004 of max_cost_usd = 0.004 are spent."
 SHARD = "0123456789abcdef"
 
 
-@pytest.fixture(autouse=True)
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
-    await add_dataset(platform, account)
-    return await push_workspace(platform, account, tmp_path)
-
-
 async def submitted(client: httpx.AsyncClient, **advanced: Any) -> str:
     answer = await client.post(RUNS, json=submission(limit=4, n=1, advanced=advanced))
     assert answer.status_code == 201, answer.text
     return answer.json()["name"]
-
-
-async def claimed(worker_client: httpx.AsyncClient) -> Worker:
-    worker = await Worker.claims(worker_client)
-    assert worker is not None
-    return worker
 
 
 def judged(row: int, **more: Any) -> dict[str, Any]:

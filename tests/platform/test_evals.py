@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,16 +18,9 @@ from osmosis.platform.evals.tallies import count_anew
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.reaper import remove_one_deleted_run
 from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Worker, add_dataset, record, submission
 
 RUNS = "/api/cli/eval-runs"
-
-
-@pytest.fixture
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
-    """A pushed workspace with the dataset 'sums'; the id of its commit."""
-    await add_dataset(platform, account)
-    return await push_workspace(platform, account, tmp_path)
 
 
 async def submitted(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:

@@ -12,14 +12,10 @@ from sqlalchemy import select
 from osmosis.platform.db.models import Run
 from osmosis.platform.platform import Platform
 from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record
-from tests.platform.test_evals_retry import RUNS, claimed, counters, retried, submitted
+from tests.platform.runs import Worker, claimed, push_workspace, record, submitted
+from tests.platform.test_evals_retry import RUNS, counters, retried
 
-
-@pytest.fixture(autouse=True)
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
-    await add_dataset(platform, account)
-    return await push_workspace(platform, account, tmp_path)
+pytestmark = pytest.mark.usefixtures("commit")
 
 
 FAILED: dict[str, Any] = {"status": "failed", "reward": None, "error_type": "grader_failed"}

@@ -12,22 +12,19 @@ from sqlalchemy import update
 from osmosis.platform.db.models import Dataset, Run
 from osmosis.platform.platform import Platform
 from tests.platform.conftest import Account
-from tests.platform.runs import FILES, Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import (
+    FILES,
+    Worker,
+    add_dataset,
+    push_workspace,
+    record,
+    submitted,
+)
+
+pytestmark = pytest.mark.usefixtures("commit")
 
 RUNS = "/api/cli/eval-runs"
 COMPARE = f"{RUNS}/compare"
-
-
-@pytest.fixture(autouse=True)
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
-    await add_dataset(platform, account)
-    return await push_workspace(platform, account, tmp_path)
-
-
-async def submitted(client: httpx.AsyncClient, **changes: Any) -> str:
-    answer = await client.post(RUNS, json=submission(**changes))
-    assert answer.status_code == 201, answer.text
-    return answer.json()["name"]
 
 
 async def again(client: httpx.AsyncClient, name: str, **body: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,28 +15,16 @@ from osmosis.platform.platform import Platform
 from osmosis.platform.runners.records import COUNTERS
 from tests.platform.conftest import Account
 from tests.platform.local_runs import local_run
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import (
+    claimed,
+    record,
+    submitted,
+)
 from tests.platform.test_imports import Importer
 
+pytestmark = pytest.mark.usefixtures("commit")
+
 RUNS = "/api/cli/eval-runs"
-
-
-@pytest.fixture(autouse=True)
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> str:
-    await add_dataset(platform, account)
-    return await push_workspace(platform, account, tmp_path)
-
-
-async def submitted(client: httpx.AsyncClient, **changes: Any) -> str:
-    answer = await client.post(RUNS, json=submission(**changes))
-    assert answer.status_code == 201, answer.text
-    return answer.json()["name"]
-
-
-async def claimed(worker_client: httpx.AsyncClient) -> Worker:
-    worker = await Worker.claims(worker_client)
-    assert worker is not None
-    return worker
 
 
 async def retried(client: httpx.AsyncClient, name: str, **body: Any) -> dict[str, Any]:

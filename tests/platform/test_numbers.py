@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,8 +17,9 @@ from osmosis.platform.db.models import Run, RunTally, Sample
 from osmosis.platform.evals.numbers import Numbers
 from osmosis.platform.evals.tallies import Counted, count_anew, load_tally
 from osmosis.platform.platform import Platform
-from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Worker, record, submission
+
+pytestmark = pytest.mark.usefixtures("commit")
 
 RUNS = "/api/cli/eval-runs"
 KINDS: list[dict[str, Any]] = [
@@ -30,12 +30,6 @@ KINDS: list[dict[str, Any]] = [
     {"status": "failed", "reward": 0.3, "error_type": "workflow_failed"},
     {"status": "skipped", "reward": None},
 ]
-
-
-@pytest.fixture(autouse=True)
-async def commit(platform: Platform, account: Account, tmp_path: Path) -> None:
-    await add_dataset(platform, account)
-    await push_workspace(platform, account, tmp_path)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from osmosis.platform.runners.leases import (
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.platform.segments import SegmentWriter
 from tests.platform.conftest import Account
-from tests.platform.runs import Worker, add_dataset, push_workspace, record, submission
+from tests.platform.runs import Worker, add_dataset, claimed, push_workspace, record, submission
 
 Submit = Callable[..., Awaitable[str]]
 
@@ -52,12 +52,6 @@ async def submit(
         return answer.json()["name"]
 
     return post
-
-
-async def claimed(worker_client: httpx.AsyncClient, worker_id: str = "w1") -> Worker:
-    worker = await Worker.claims(worker_client, worker_id)
-    assert worker is not None
-    return worker
 
 
 async def run_of(platform: Platform, name: str) -> Run:
