@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -12,6 +11,7 @@ import pytest
 
 from lab.workspace import Workspace
 from tests.cli.conftest import Done, Osmosis, osmosis
+from tests.e2e.in_process import enter
 
 __all__ = ["osmosis"]
 
@@ -30,13 +30,9 @@ def run(workspace: Workspace) -> dict[str, Any]:
 @pytest.fixture
 def here(
     workspace: Workspace, run: dict[str, Any], osmosis: Osmosis, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Osmosis]:
-    for name, value in workspace.lab.env.items():
-        if name.startswith(("OSMOSIS_", "GIT_")) or name == "HOME":
-            monkeypatch.setenv(name, value)
-    monkeypatch.delenv("OSMOSIS_PORT", raising=False)
-    monkeypatch.chdir(workspace.directory)
-    yield osmosis
+) -> Osmosis:
+    enter(workspace, monkeypatch)
+    return osmosis
 
 
 def wait(here: Osmosis, run: dict[str, Any], *words: object) -> Done:

@@ -18,6 +18,7 @@ import pytest
 from lab.workspace import Workspace
 from tests.cli.conftest import Done, Osmosis, osmosis
 from tests.cli.test_help import VISIBLE
+from tests.e2e.in_process import enter
 
 __all__ = ["osmosis"]
 
@@ -260,11 +261,7 @@ def here(
     finished: Workspace, osmosis: Osmosis, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
     """The command line in that workspace."""
-    for name, value in finished.lab.env.items():
-        if name.startswith(("OSMOSIS_", "GIT_")) or name == "HOME":
-            monkeypatch.setenv(name, value)
-    monkeypatch.delenv("OSMOSIS_PORT", raising=False)
-    monkeypatch.chdir(finished.directory)
+    enter(finished, monkeypatch)
     return osmosis
 
 

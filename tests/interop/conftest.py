@@ -5,26 +5,21 @@ One server, one environment and one workspace serve all tests here; each test na
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uv
-from packaging.version import Version
 
 from lab.platform import Lab
 from lab.ports import free_port
 from lab.workspace import Workspace
-from osmosis.evaluation.interpreters import find_interpreters
 from tests.e2e.configs import eval_config
+from tests.interop.environments import NO_PYTHON, new_environment, require_new_python
 from tests.interop.rollouts import MAIN, PYPROJECT
 from tests.interop.vendor import Vendor
 
 VENDOR = "osmosis-ai[server]==0.3.8"
-NO_PYTHON = "no Python 3.12 or later on this machine for the vendor's package"
 SIMPLE_BYTES, PART_BYTES = 50_000, 40_000
 
 
@@ -35,12 +30,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if ours:
         text = f"{len(ours)} TESTS OF THE VENDOR'S PACKAGE WERE SKIPPED: {NO_PYTHON}"
         terminalreporter.write_sep("!", text, red=True, bold=True)
-
-
-def python_312(scratch: Path) -> Path | None:
-    found = find_interpreters(cache_file=scratch / "interpreters.json")
-    new = [python for python in found if Version(python.version) >= Version("3.12")]
-    return new[0].path if new else None
 
 
 @pytest.fixture(scope="session")
@@ -63,17 +52,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tls_port: int) -> Iterator[Lab
 @pytest.fixture(scope="session")
 def vendor_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the vendor's programs, in a fresh environment."""
-    python = python_312(tmp_path_factory.mktemp("probe"))
-    if python is None:
-        pytest.skip(NO_PYTHON)
-    directory = tmp_path_factory.mktemp("vendor") / "venv"
-    install = [uv.find_uv_bin(), "--quiet"]
-    quiet = {**os.environ, "VIRTUAL_ENV": str(directory)}
-    subprocess.run([*install, "venv", "--python", str(python), str(directory)], check=True)
-    subprocess.run(
-        [*install, "pip", "install", "--compile-bytecode", VENDOR], check=True, env=quiet
-    )
-    return directory / "bin"
+    python = require_new_python(tmp_path_factory.mktemp("probe"))
+    return new_environment(tmp_path_factory.mktemp("vendor") / "venv", python, VENDOR)
 
 
 @pytest.fixture(scope="session")

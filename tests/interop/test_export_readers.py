@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uv
 
 from lab.platform import Lab
 from lab.workspace import Workspace
-from tests.interop.conftest import NO_PYTHON, python_312
+from tests.interop.environments import install, new_environment, require_new_python
 
 READ_INSPECT = """
 import json, sys
@@ -49,18 +47,12 @@ json.dump([len(trajectory.steps) for trajectory in read], sys.stdout)
 @pytest.fixture(scope="module")
 def reader_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python that has both readers."""
-    python = python_312(tmp_path_factory.mktemp("probe"))
-    if python is None:
-        pytest.skip(NO_PYTHON)
+    python = require_new_python(tmp_path_factory.mktemp("probe"))
     directory = tmp_path_factory.mktemp("readers") / "venv"
-    install = [uv.find_uv_bin(), "--quiet"]
-    env = {**os.environ, "VIRTUAL_ENV": str(directory)}
-    subprocess.run([*install, "venv", "--python", str(python), str(directory)], check=True)
-    subprocess.run([*install, "pip", "install", "inspect-ai==0.3.285"], check=True, env=env)
+    programs = new_environment(directory, python, "inspect-ai==0.3.285")
     # Harbor's models need pydantic alone; the rest of it starts containers.
-    words = [*install, "pip", "install", "--no-deps", "harbor==0.26.0"]
-    subprocess.run(words, check=True, env=env)
-    return directory / "bin" / "python"
+    install(directory, "--no-deps", "harbor==0.26.0")
+    return programs / "python"
 
 
 @pytest.fixture(scope="module")

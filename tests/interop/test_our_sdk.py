@@ -16,7 +16,7 @@ from lab.platform import Lab
 from lab.ports import free_port
 from osmosis.evaluation.sdk_wheel import sdk_wheel
 from tests.e2e.configs import eval_config
-from tests.interop.new_python import install_vendor, require_new_python
+from tests.interop.environments import new_environment, require_new_python
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -48,7 +48,7 @@ def new_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runner(new_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("vendor-eval") / "venv"
-    return install_vendor(directory, new_python, "osmosis-ai[eval]==0.3.8")
+    return new_environment(directory, new_python, "osmosis-ai[eval]==0.3.8") / "osmosis"
 
 
 @pytest.fixture(scope="module")

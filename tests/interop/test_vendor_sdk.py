@@ -14,7 +14,7 @@ import pytest
 from lab.platform import ROOT, Lab
 from lab.workspace import Workspace
 from tests.e2e.configs import eval_config
-from tests.interop.new_python import require_new_python
+from tests.interop.environments import require_new_python
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
