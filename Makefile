@@ -15,7 +15,7 @@ export UV_SYSTEM_CERTS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test chaos lint bench clean
+.PHONY: help install demo test chaos judge lint bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test: compiled ## lint, then run every test
 
 chaos: compiled ## kill every kind of process fifty times and see that nothing is lost (ARGS=--seed N)
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+judge: compiled ## let the demo's small model judge by a rubric
+	@$(BIN)/python -m pytest -m long tests/rubric/test_small_model.py $(ARGS)
 
 lint: compiled ## formatting, lint, types and import directions
 	@$(BIN)/ruff format --check --quiet .
