@@ -61,3 +61,9 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def command_lines_with(mark: str) -> list[str]:
+    """Command lines of this machine's processes that hold ``mark``."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [line for pid in pids if mark in (line := command_line(pid))]

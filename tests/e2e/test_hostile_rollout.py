@@ -10,18 +10,12 @@ from pathlib import Path
 import pytest
 
 from lab.platform import Lab
-from lab.processes import command_line
+from lab.processes import command_lines_with
 from lab.workspace import Workspace
 from osmosis.evaluation.sandbox import choose_sandbox
 from tests.e2e.configs import eval_config
 
 ROLLOUT = Path(__file__).with_name("hostile_rollout.py")
-
-
-def named(mark: str) -> list[str]:
-    """Command lines of this machine's processes that hold the mark."""
-    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-    return [line for pid in pids if mark in (line := command_line(pid))]
 
 
 @pytest.mark.skipif(choose_sandbox().name == "none", reason="no sandbox works on this machine")
@@ -46,7 +40,7 @@ def test_hostile_user_code_finds_nothing_and_leaves_nobody(lab: Lab, workspace: 
     assert sample.get("artifacts", []) == []
     assert "root:" not in json.dumps(sample)
     deadline = time.monotonic() + 10
-    while left := named(f"98{mark}"):
+    while left := command_lines_with(f"98{mark}"):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
     written = [str(path) for path in lab.data.rglob("written-by-user-code")]

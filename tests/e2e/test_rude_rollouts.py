@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from typing import Any
 
 import pytest
 
+from lab.processes import command_lines_with
 from lab.workspace import Workspace
 from tests.e2e.configs import eval_config
 
@@ -49,6 +52,22 @@ if __name__ == "__main__":
     uvicorn.run(app, host="127.0.0.1", port=int(os.environ["_OSMOSIS_ROLLOUT_PORT"]))
 """
 
+DAEMON = """
+import signal, subprocess
+async def wait_for_a_daemon(ctx):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.execvp("sleep", ["sleep", os.environ["NAP"]])
+        os._exit(0)
+    os.wait()
+    os.set_inheritable(writing, True)
+    await asyncio.to_thread(os.read, reading, 1)
+"""
+"""A grader's helper that leaves its group, session and parent, ignores SIGTERM and holds a pipe."""
+
 ROWS = 12
 
 
@@ -64,6 +83,10 @@ def rude(workspace: Workspace) -> Workspace:
             "            except asyncio.CancelledError:\n                pass",
             "pass",
         ),
+        "daemon-grader": (
+            "pass",
+            "if is_third(ctx_proxy(ctx)): await wait_for_a_daemon(ctx)",
+        ),
         "no-sample": ("if is_third(ctx): return None", "pass"),
         "nan-reward": ("pass", 'if is_third(ctx_proxy(ctx)): ctx.sample.reward = float("nan")'),
         "loud": ("if is_third(ctx): print('y' * 100 + '\\n', end='', flush=True); "
@@ -74,6 +97,7 @@ def rude(workspace: Workspace) -> Workspace:
         "\nclass ctx_proxy:\n    def __init__(self, ctx):\n"
         "        self.prompt = [m for m in ctx.sample.messages if m['role'] == 'user']\n"
     )
+    proxy += DAEMON
     for name, (run, grade) in bodies.items():
         source = HEAD.format(run=run, grade=grade) + proxy + TAIL
         workspace.write(f"rollouts/{name}/main.py", source)
@@ -127,6 +151,23 @@ def test_a_row_that_never_gives_way_times_out_and_the_others_complete(
     info = evaluate(rude, rollout, agent_workflow_timeout_s=2, grader_timeout_s=2)
     assert_only_the_third_row_failed(info)
     assert failed_sample(rude, info)["error_type"] == "timeout"
+
+
+def test_a_grader_that_waits_for_a_daemon_of_its_own_times_out_and_the_daemon_goes(
+    rude: Workspace,
+) -> None:
+    nap = f"97{os.getpid()}"
+    info = evaluate(
+        rude, "daemon-grader", grader_timeout_s=1, env={"NAP": nap}, agent_workflow_timeout_s=60
+    )
+    assert_only_the_third_row_failed(info)
+    sample = failed_sample(rude, info)
+    assert sample["error_type"] == "timeout"
+    assert "grad" in sample["error_message"].lower()
+    deadline = time.monotonic() + 10
+    while left := command_lines_with(nap):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 def test_a_row_without_a_sample_says_what_to_return(rude: Workspace) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from aiohttp import web
 
+from osmosis.evaluation import driver
 from osmosis.evaluation.driver import (
     AdmissionRefused,
     Expired,
@@ -139,10 +140,40 @@ async def test_lone_surrogates_and_nan_in_a_result_are_repaired():
         assert (await run(link)).sample == {"a": "�", "b": None}
 
 
-async def test_the_deadline_covers_every_wait():
-    async with server([(202, ADMITTED)], ["hang"]) as (link, _):
-        with pytest.raises(Expired):
-            await run(link, limit_s=0.2)
+@pytest.mark.parametrize(
+    ("admission", "results", "step"),
+    [
+        ("hang", [], "did not answer POST /rollout"),
+        ((429, {}, {"Retry-After": "0"}), [], "429"),
+        ((202, ADMITTED), ["hang"], None),
+        ((202, ADMITTED | {"result_wait_timeout_sec": 0.01}), ["hang"], "GET /rollout/r1/result"),
+    ],
+)
+async def test_the_deadline_covers_every_wait_and_its_end_names_the_step(
+    admission, results, step, monkeypatch
+):
+    monkeypatch.setattr(driver, "POLL_SLACK_S", 0.01)
+    async with server([admission], results) as (link, _):
+        with pytest.raises(Expired) as caught:
+            await run(link, limit_s=0.4)
+    assert caught.value.step is None if step is None else step in caught.value.step
+
+
+async def test_samples_behind_an_admission_that_hangs_end_in_time_and_say_so():
+    async with server(["hang"]) as (link, asked):
+        tries = [drive(link, f"r{at}", {}, limit_s=0.4) for at in range(STARTS_AT_ONCE + 1)]
+        ends = await asyncio.gather(*tries, return_exceptions=True)
+    assert len(asked) == STARTS_AT_ONCE
+    assert "behind samples" in ends[-1].step
+    assert all("POST /rollout" in end.step for end in ends)
+
+
+async def test_a_server_that_takes_a_sample_and_leaves_each_poll_open_loses_the_try(monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SLACK_S", 0.01)
+    impatient = ADMITTED | {"result_wait_timeout_sec": 0.01, "polling_lease_timeout_sec": 0.05}
+    async with server([(202, impatient)], ["hang"]) as (link, _):
+        with pytest.raises(TryLost, match=r"GET /rollout/r1/result.*no answer in time"):
+            await run(link)
 
 
 async def test_a_closed_link_ends_the_try_at_once():

@@ -273,13 +273,18 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = "import signal, time; signal.signal(15, 1); print('up', flush=True); time.sleep(600)"
 for _ in range(2):
     subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-c", child])
+    os._exit(0)
 serve()
 """
 
 
-async def test_what_ignores_sigterm_is_killed_with_all_its_children(running):
+async def test_what_ignores_sigterm_is_killed_with_all_its_children_and_daemons(running):
     process = await running.start(STUBBORN)
-    await until(lambda: running.sink.text.count("up") == 2)
+    await until(lambda: running.sink.text.count("up") == 3)
     instance = process.health["instance_id"]
     started = time.monotonic()
     await process.stop(grace_s=0.2)
@@ -327,6 +332,24 @@ async def test_a_rollout_that_never_answers_is_ended_at_the_limit(running, monke
     assert error.kind == "rollout_unhealthy"
     assert "nothing listens" in error.message
     assert "waiting" in error.details["output"]
+
+
+@pytest.mark.parametrize("sandbox", [choose_sandbox().name], indirect=True)
+async def test_a_health_check_that_is_taken_and_never_answered_ends_at_the_limit(
+    running, monkeypatch
+):
+    monkeypatch.setattr(rollout_process, "START_S", 0.5)
+    monkeypatch.setattr(rollout_process, "HEALTH_ANSWER_S", 0.2)
+    code = """
+import socket, time
+taken, port = [], int(os.environ["_OSMOSIS_ROLLOUT_PORT"])
+with socket.create_server(("127.0.0.1", port)) as server:
+    while True:
+        taken.append(server.accept())
+"""
+    error = await refused(running, code)
+    assert error.kind == "rollout_unhealthy"
+    assert "/health did not answer within" in error.message
 
 
 async def test_a_start_that_is_given_up_leaves_nothing_behind(running):

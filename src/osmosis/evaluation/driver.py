@@ -51,7 +51,12 @@ class ProtocolBroken(DriveError):
 
 
 class Expired(DriveError):
-    pass
+    """``step``: a sentence about what the server left unanswered; None when it was given the time
+    that it had asked for."""
+
+    def __init__(self, message: str, step: str | None) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class TryLost(DriveError):
@@ -80,6 +85,13 @@ class RolloutResult:
     queued_s: float = 0.0
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """What a try is waiting for just now; see :class:`Expired`."""
+
+    step: str | None = "It waited for its turn behind samples whose POST /rollout had no answer."
+
+
 @dataclass(slots=True, frozen=True)
 class _Lease:
     token: str
@@ -92,14 +104,15 @@ async def drive(
     link: RolloutLink, rollout_id: str, body: dict[str, Any], *, limit_s: float
 ) -> RolloutResult:
     """Admit the rollout described by ``body`` and wait for its result, ``limit_s`` at most."""
+    waiting = _Waiting()
     try:
         async with asyncio.timeout(limit_s):
-            lease = await _admit(link, rollout_id, orjson.dumps(body))
-            return await _result(link, rollout_id, lease)
+            lease = await _admit(link, rollout_id, orjson.dumps(body), waiting)
+            return await _result(link, rollout_id, lease, waiting)
     except LinkClosed as error:
         raise ProcessLost(str(error)) from error
     except TimeoutError as error:
-        raise Expired(f"no result within {limit_s:g} s") from error
+        raise Expired(f"no result within {limit_s:g} s", waiting.step) from error
 
 
 async def cancel(
@@ -116,7 +129,7 @@ async def cancel(
     return answer.status == 200
 
 
-async def _admit(link: RolloutLink, rollout_id: str, body: bytes) -> _Lease:
+async def _admit(link: RolloutLink, rollout_id: str, body: bytes, waiting: _Waiting) -> _Lease:
     loop = asyncio.get_running_loop()
     asked = loop.time()
     delays = iter(GATEWAY_DELAYS_S)
@@ -124,6 +137,7 @@ async def _admit(link: RolloutLink, rollout_id: str, body: bytes) -> _Lease:
     while True:
         try:
             async with link.starts:
+                waiting.step = "The rollout's server did not answer POST /rollout."
                 answer = await link.request("POST", "/rollout", body=body)
         except LinkBroken as error:
             # The server may have taken it: the same id would be a duplicate, so the try is over.
@@ -132,6 +146,7 @@ async def _admit(link: RolloutLink, rollout_id: str, body: bytes) -> _Lease:
         if answer.status == 202:
             return _lease(answer, rollout_id, queued_s)
         if answer.status == 429:
+            waiting.step = "The rollout's server answered POST /rollout with 429, it is full."
             await asyncio.sleep(_retry_after_s(answer.retry_after))
             queued_s = loop.time() - asked
             continue
@@ -160,12 +175,16 @@ def _lease(answer: Answer, rollout_id: str, queued_s: float) -> _Lease:
     return _Lease(token, float(wait_s), float(lease_s), queued_s)
 
 
-async def _result(link: RolloutLink, rollout_id: str, lease: _Lease) -> RolloutResult:
+async def _result(
+    link: RolloutLink, rollout_id: str, lease: _Lease, waiting: _Waiting
+) -> RolloutResult:
     # Our own server then sleeps through the changes of status in between; others ignore it.
     path = f"/rollout/{rollout_id}/result?until=finished"
     headers = {LEASE_HEADER: lease.token}
+    waiting.step = None
     while True:
-        answer = await _poll(link, path, headers, lease)
+        answer = await _poll(link, path, headers, lease, waiting)
+        waiting.step = None
         if answer.status == 404:
             raise TryLost("the rollout server does not know this rollout any more")
         if answer.status != 200:
@@ -192,7 +211,9 @@ async def _result(link: RolloutLink, rollout_id: str, lease: _Lease) -> RolloutR
         )
 
 
-async def _poll(link: RolloutLink, path: str, headers: dict[str, str], lease: _Lease) -> Answer:
+async def _poll(
+    link: RolloutLink, path: str, headers: dict[str, str], lease: _Lease, waiting: _Waiting
+) -> Answer:
     """One poll, with the protocol's retries; they never reach beyond what the lease allows."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + lease.lease_s
@@ -204,10 +225,13 @@ async def _poll(link: RolloutLink, path: str, headers: dict[str, str], lease: _L
             )
         except LinkBroken as error:
             await _notice_exit(link)
+            waiting.step = f"The rollout's server did not answer GET {path} ({error})."
             # A silent server is the watchdog's business; a refusing one is given up here.
             delay = next(broken, TRANSPORT_DELAYS_S[-1])
             if loop.time() + delay > give_up:
-                raise TryLost(f"the rollout server cannot be reached ({error})") from error
+                raise TryLost(
+                    f"GET {path}: the rollout server cannot be reached ({error})"
+                ) from error
         else:
             if answer.status not in GATEWAY_STATUSES:
                 return answer

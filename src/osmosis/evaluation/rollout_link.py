@@ -72,7 +72,8 @@ class RolloutLink:
         except (OSError, TimeoutError) as error:
             if self.close_reason is not None:
                 raise LinkClosed(self.close_reason) from error
-            raise LinkBroken(str(error) or type(error).__name__) from error
+            said = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise LinkBroken(said or type(error).__name__) from error
         self.last_answer = asyncio.get_running_loop().time()
         return answer
 

@@ -130,9 +130,9 @@ class Tries:
         body = self._body(sample, facts, session)
         try:
             result = await drive(link, facts.rollout_id, body, limit_s=self._deadlines.sample_s)
-        except Expired:
+        except Expired as expired:
             await self._close_session(session, facts)
-            return self._expired(link, facts)
+            return self._expired(link, facts, expired)
         except (AdmissionRefused, ProtocolBroken) as error:
             await self._close_session(session, facts)
             self._background.later(cancel(link, [facts.rollout_id]))
@@ -196,7 +196,7 @@ class Tries:
             facts.kept_calls = facts.stored.kept_calls
         facts.output = self._outputs.close(facts.rollout_id)
 
-    def _expired(self, link: RolloutLink, facts: TryFacts) -> Classified:
+    def _expired(self, link: RolloutLink, facts: TryFacts, expired: Expired) -> Classified:
         """The sample's own deadline passed; is it to blame, or a neighbour that blocks all?"""
         if self._host.is_silent:
             self._admission.pause(
@@ -208,13 +208,16 @@ class Tries:
         self._host.doubt_slots()
         self._isolation.sample_finished()
         limits = self._deadlines
+        why = expired.step or (
+            "The rollout's server took the sample, and GET /rollout/ID/result brought no result: "
+            "code must not swallow asyncio.CancelledError."
+        )
         return Classified(
             "failed",
             error_type="timeout",
             error_message=f"No result within {limits.sample_s:g} s "
             f"(agent_workflow_timeout {limits.agent_s:g} s, grader_timeout {limits.grader_s:g} s, "
-            f"and {limits.teardown_s:g} s for queueing and teardown). The rollout did not end when "
-            "its limits passed: code must not swallow asyncio.CancelledError."
+            f"and {limits.teardown_s:g} s for queueing and teardown). {why}"
             f"{limit_wait_text(facts.calls)}",
         )
 
