@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,25 @@ def test_the_least_recently_used_leave_first_and_the_bound_holds(tmp_path: Path)
     for number in range(300):
         store.put(f"many{number}", os.urandom(KIB))
     assert (tmp_path / "s.db").stat().st_size < 80 * KIB
+
+
+def test_what_nobody_asked_for_in_a_long_time_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LruStore(tmp_path / "s.db", 100 * KIB, max_age_s=60)
+    store.put("asked for", b"1")
+    store.put("left alone", b"2")
+    start_ns = time.time_ns()
+    for minute, kept in ((0.9, b"1"), (1.5, b"1"), (3, None)):
+        monkeypatch.setattr(time, "time_ns", lambda at=minute: start_ns + int(at * 60e9))
+        assert store.get("asked for") == kept
+    assert store.get("left alone") is None
+    store.close()
+    with sqlite3.connect(tmp_path / "s.db") as database:
+        assert database.execute("SELECT count(*) FROM responses").fetchone() == (2,)
+    LruStore(tmp_path / "s.db", 100 * KIB, max_age_s=60).get("any")
+    with sqlite3.connect(tmp_path / "s.db") as database:
+        assert database.execute("SELECT count(*) FROM responses").fetchone() == (0,)
 
 
 def test_a_value_beyond_the_bound_and_a_store_of_no_size_keep_nothing(tmp_path: Path) -> None:

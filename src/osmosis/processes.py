@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PF_EXITING = 4
+_PENDING = ("SigPnd:", "ShdPnd:")
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,22 @@ def signal_each(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def is_ending(pid: int) -> bool:
+    """Whether the process is dead, on its way out, or about to take a SIGKILL."""
+    stat = process_stat(pid)
+    if stat is None or stat[0] in "ZX" or int(stat[6]) & _PF_EXITING:
+        return True
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    pending = (line.split()[1] for line in status.splitlines() if line.startswith(_PENDING))
+    return any(int(mask, 16) & 1 << (signal.SIGKILL - 1) for mask in pending)
+
+
 def process_stat(pid: int) -> list[str] | None:
-    """/proc/<pid>/stat from the state on: [0] state, [1] parent, [2] group, [19] start time."""
+    """/proc/<pid>/stat from the state on: [0] state, [1] parent, [2] group, [6] flags, [19] start
+    time."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (OSError, UnicodeDecodeError):

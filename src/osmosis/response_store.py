@@ -1,4 +1,5 @@
-"""Answers of models by key, in one SQLite file of bounded size: the least recently used go first.
+"""Answers of models by key, in one SQLite file of bounded size: the least recently used go first,
+and what nobody asked for in a long time is forgotten.
 
 The platform keeps one for each workspace, a local run one in its workspace directory. It knows
 nothing of what it holds and needs only the standard library. It is a cache: what it cannot read it
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 BUSY_TIMEOUT_S = 5.0
+MAX_AGE_S = 90 * 86_400.0
 EVICTED_AT_ONCE = 64
 ROOM_SHARE = 0.1
 """An eviction goes on until so much of the bound is free, so that not every put evicts."""
@@ -33,9 +35,10 @@ CREATE INDEX IF NOT EXISTS responses_by_use ON responses (used_at);
 class LruStore:
     """One file. Safe to use from several threads and processes; every method blocks."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int, max_age_s: float = MAX_AGE_S) -> None:
         self.path = path
         self.max_bytes = max_bytes
+        self._max_age_ns = int(max_age_s * 1e9)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._bytes = 0
@@ -45,7 +48,9 @@ class LruStore:
         """The value, which is now the most recently used one; None when there is none."""
         with self._lock:
             database = self._opened()
-            found = database.execute("SELECT value FROM responses WHERE key = ?", (key,)).fetchone()
+            found = database.execute(
+                "SELECT value FROM responses WHERE key = ? AND used_at >= ?", (key, self._oldest())
+            ).fetchone()
             if found is None:
                 return None
             database.execute(
@@ -67,7 +72,7 @@ class LruStore:
             self._bytes += size
             self._puts += 1
             if self._bytes > self.max_bytes or self._puts % RECOUNT_EVERY_PUTS == 0:
-                self._bytes = _count(database)
+                self._recount(database)
             if self._bytes > self.max_bytes:
                 self._evict(database)
 
@@ -108,8 +113,16 @@ class LruStore:
                     with suppress(FileNotFoundError):
                         self.path.with_name(name).unlink()
                 self._connection = _open(self.path)
-            self._bytes = _count(self._connection)
+            self._recount(self._connection)
         return self._connection
+
+    def _recount(self, database: sqlite3.Connection) -> None:
+        database.execute("DELETE FROM responses WHERE used_at < ?", (self._oldest(),))
+        self._bytes = _count(database)
+
+    def _oldest(self) -> int:
+        """What was used last before this moment is forgotten."""
+        return time.time_ns() - self._max_age_ns
 
 
 def _open(path: Path) -> sqlite3.Connection:

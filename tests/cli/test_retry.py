@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from osmosis.cli.evals.run_view import hints
 from osmosis.wire.errors import Conflict, OsmosisError, ValidationFailed
 from tests.cli.conftest import Osmosis
 
@@ -68,3 +69,16 @@ def test_a_higher_budget_goes_along(near: Osmosis, asked: list[Any]):
     )
     assert done.code == 0, done
     assert asked == [(None, {"max_cost_usd": 2.5, "max_retries": 0})]
+
+
+def test_a_grading_that_its_budget_stopped_is_gone_on_with_by_the_same_grader():
+    stopped = {"name": "calm-otter-1", "stop_reason": "budget"}
+    budget = {"max_cost_usd": {"allowed": 1, "spent": 1.1}}
+    document = {"eval_run": stopped, "commit_sha": "a" * 40, "budget": budget}
+    for regrade, options in (
+        (None, ""),
+        ({"commit_sha": "a" * 40}, " --regrade"),
+        ({"commit_sha": "b" * 40}, f" --regrade --commit-sha {'b' * 40}"),
+    ):
+        (step,) = hints({**document, "regrade": regrade})
+        assert step.command == f"osmosis eval retry calm-otter-1{options} --max-cost-usd N"

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from osmosis.evaluation.engine import LANES_A_TURN, evaluate
+from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.wire.errors import RunFailed
 from osmosis.workspace.advanced import AdvancedSection
 from tests.evaluation.engine_fakes import MemorySink, plan, row, rows, until
@@ -151,6 +152,19 @@ async def test_the_record_carries_the_numbers_of_its_calls(world, tmp_path):
     step = good.trajectory["steps"][-1]
     assert step["metrics"] == {"prompt_tokens": 10, "completion_tokens": 5, "cost_usd": 0.01}
     assert good.trajectory["final_metrics"]["total_cost_usd"] == 0.01
+
+
+async def test_a_clock_that_is_set_back_in_the_middle_of_a_sample_makes_no_duration_negative(
+    world, tmp_path, monkeypatch
+):
+    task = asyncio.create_task(run(world, tmp_path, rows("sleep 0.1")))
+    await until(lambda: world.started_prompts)
+    monkeypatch.setattr(wall_clock, "_ahead_s", -3600.0)
+    _, sink = await task
+    (record,) = sink.records
+    assert 90 < record.duration_ms < 60_000
+    assert record.finished_at - record.started_at == pytest.approx(record.duration_ms / 1000)
+    assert abs(record.started_at - time.time()) < 60
 
 
 async def test_a_saved_trajectory_is_taken_only_when_it_is_this_rollouts_own(world, tmp_path):

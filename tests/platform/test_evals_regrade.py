@@ -121,7 +121,16 @@ async def test_what_cannot_be_graded_again_is_refused_with_the_way_out(
     assert (refused.status_code, refused.json()["code"]) == (409, "REGRADE_UNSUPPORTED")
     assert "osmosis-ai 0.3.8" in refused.json()["message"]
     assert f"replay/{name}" in refused.json()["hint"]
-    assert (await retried(client, name, regrade=True, branch="main"))["status"] == "pending"
+    async with platform.db.write() as session:
+        run = (await session.execute(select(Run).where(Run.name == name))).scalar_one()
+        run.config = {**run.config, "advanced": {"max_cost_usd": 0.001}}
+        run.spent_usd = 0.001
+    again = {"regrade": True, "branch": "main"}
+    refused = await client.post(f"{RUNS}/{name}/retry", json=again)
+    command = f"osmosis eval retry {name} --regrade --branch main --max-cost-usd N"
+    assert command in refused.json()["hint"]
+    again["advanced"] = {"max_cost_usd": 1.0}
+    assert (await retried(client, name, **again))["status"] == "pending"
 
 
 async def test_a_run_without_stored_samples_and_an_unknown_commit_are_refused(

@@ -50,6 +50,7 @@ class FakePlatform:
 
     def __init__(self, lease_s: float = 3.0) -> None:
         self.lease_s = lease_s
+        self.clock_ahead_s = 0.0
         self.runs: dict[str, FakeRun] = {}
         self.away = False
         self.lose_acks = 0
@@ -137,6 +138,7 @@ class FakePlatform:
                         "lease_token": run.lease_token,
                         "lease_s": self.lease_s,
                         "spec": spec.model_dump(),
+                        "now": time.time() + self.clock_ahead_s,
                     }
                     return web.json_response(body)
             await asyncio.sleep(0.02)

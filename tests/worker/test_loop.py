@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
+from datetime import datetime
 
 import psutil
 import pytest
@@ -37,8 +39,10 @@ def assert_complete(run, count):
     ]
 
 
-async def test_a_run_is_executed_and_reported_stage_by_stage(start_worker):
+async def test_a_run_is_executed_stage_by_stage_and_tells_the_time_of_the_platform(start_worker):
     async with FakePlatform() as platform:
+        platform.clock_ahead_s = 3600.0
+        soonest = time.time() + 3600
         run = platform.submit(*["reward 1", "artifact", "noreward"] * 10, n=2)
         async with start_worker(platform):
             await ended(run)
@@ -48,6 +52,16 @@ async def test_a_run_is_executed_and_reported_stage_by_stage(start_worker):
         assert run.artifacts == {"note.txt": b"kept [REDACTED]"}
         assert {entry["level"] for entry in run.logs} == {"warning"}
         assert all(record.trajectory for record in run.records.values())
+        assert run.claims == 1, "an hour between the clocks costs no lease"
+        latest = time.time() + 3600
+        for record in run.records.values():
+            assert soonest <= record.started_at <= record.finished_at <= latest
+            assert record.duration_ms == pytest.approx(
+                (record.finished_at - record.started_at) * 1000, abs=0.01
+            )
+        for entry in run.logs:
+            told = datetime.fromisoformat(entry["timestamp"]).timestamp()
+            assert soonest - 0.001 <= told <= latest
 
 
 async def test_two_runs_at_once_do_not_wait_for_each_other(start_worker):

@@ -7,27 +7,33 @@ import sys
 from osmosis.worker import strays
 from tests.evaluation.engine_fakes import until
 
-PARENT_OF_A_STRAY = """
+PARENT_OF_STRAYS = """
 import subprocess, sys
-child = subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=subprocess.DEVNULL)
-print(child.pid, flush=True)
+for _ in range(int(sys.argv[1])):
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=subprocess.DEVNULL)
+    print(child.pid, flush=True)
 """
 
 WORKER = f"""
-import subprocess, sys, time
+import os, signal, subprocess, sys, time
 from osmosis.evaluation.process_life import adopt_orphans
 from osmosis.worker.strays import kill_strays
+def strays_of_a_shard(count):
+    argv = [sys.executable, "-c", {PARENT_OF_STRAYS!r}, str(count)]
+    return map(int, subprocess.run(argv, stdout=-1, text=True).stdout.split())
 adopt_orphans()
 known = subprocess.Popen(["sleep", "300"])
-done = subprocess.run([sys.executable, "-c", {PARENT_OF_A_STRAY!r}], stdout=-1, text=True)
-stray = int(done.stdout)
-assert kill_strays({{known.pid}}) == [stray]
+killed, running = strays_of_a_shard(2)
+os.kill(killed, signal.SIGKILL)
+assert kill_strays({{known.pid}}) == [running], "what its shard had killed is not left behind"
+assert kill_strays({{known.pid}}) == []
 for _ in range(200):
-    if not kill_strays({{known.pid}}):
+    kill_strays({{known.pid}})
+    if not any(os.path.exists(f"/proc/{{pid}}") for pid in (killed, running)):
         break
     time.sleep(0.01)
 else:
-    sys.exit("the stray is still there")
+    sys.exit("the strays are still there")
 assert known.poll() is None
 known.kill()
 """

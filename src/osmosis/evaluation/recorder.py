@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from osmosis.evaluation.rollout_files import (
 from osmosis.evaluation.sample import Sample
 from osmosis.evaluation.strict_json import clean_text, loads
 from osmosis.evaluation.trajectory_metrics import merge_call_metrics
+from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.rollout.trajectory import build_trajectory, messages_of
 from osmosis.wire.samples import ModelCall, SampleRecord
 
@@ -39,12 +40,14 @@ UNBILLED_STATUSES = frozenset(range(400, 600)) - {408, 499, 504}
 
 @dataclass(slots=True)
 class TryFacts:
-    """What is known of one try once it is over. Times are unix seconds."""
+    """What is known of one try once it is over. ``started_at`` is unix time; ``began`` is the
+    same moment for :func:`time.monotonic`."""
 
     rollout_id: str
-    started_at: float
-    finished_at: float
     directory: Path
+    started_at: float = field(default_factory=wall_clock.now)
+    began: float = field(default_factory=time.monotonic)
+    duration_s: float = 0.0
     calls: Sequence[ModelCall] = ()
     kept_calls: str | None = None
     sample: dict[str, Any] | None = None
@@ -54,6 +57,10 @@ class TryFacts:
     """The sample that was graded again, in place of a run of the workflow."""
     output: str | None = None
     queued_s: float = 0.0
+
+    def end(self) -> None:
+        """The try is over now."""
+        self.duration_s = time.monotonic() - self.began
 
     def has_artifacts(self) -> bool:
         """Whether user code left files to be kept."""
@@ -133,10 +140,10 @@ class Recorder:
             cost_usd=_cost(policy),
             judge_tokens=_total(_sum(judge, "prompt_tokens"), _sum(judge, "completion_tokens")),
             judge_cost_usd=_cost(judge),
-            duration_ms=max(0.0, (facts.finished_at - facts.started_at) * 1000),
+            duration_ms=facts.duration_s * 1000,
             queue_ms=(facts.queued_s + sum(call.queue_s for call in facts.calls)) * 1000,
             started_at=facts.started_at,
-            finished_at=facts.finished_at,
+            finished_at=facts.started_at + facts.duration_s,
             tries=max(1, sample.tries),
             interruptions=sample.interruptions,
             interrupted_tokens=sample.interrupted_tokens or None,
@@ -280,11 +287,6 @@ class Recorder:
 def request_extra_fields(sample: Sample) -> dict[str, int]:
     """What travels as ``extra_fields`` of a rollout and names its place in the results."""
     return {"row_index": sample.row.row_index, "run_index": sample.run_index}
-
-
-def now() -> float:
-    """Unix time, the clock of records."""
-    return time.time()
 
 
 def _saved_trajectory(rollout_dir: Path, rollout_id: str) -> dict[str, Any] | None:

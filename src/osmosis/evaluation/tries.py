@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from time import monotonic
 from typing import Any
 
 from osmosis.evaluation.admission import PROCESS_LOST, Admission
@@ -25,7 +26,7 @@ from osmosis.evaluation.fault_watch import Ended
 from osmosis.evaluation.limit_waits import limit_wait_text
 from osmosis.evaluation.parts import GatewayPart, SessionPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
-from osmosis.evaluation.recorder import TryFacts, now, request_extra_fields
+from osmosis.evaluation.recorder import TryFacts, request_extra_fields
 from osmosis.evaluation.regrading import fetch_stored, policy_calls, sample_to_grade
 from osmosis.evaluation.rollout_host import RolloutHost
 from osmosis.evaluation.rollout_link import RolloutLink
@@ -76,8 +77,6 @@ class Tries:
         rollout_id = os.urandom(16).hex()
         facts = TryFacts(
             rollout_id=rollout_id,
-            started_at=now(),
-            finished_at=0.0,
             directory=self._host.process.artifact_root / rollout_id,
         )
         verdict: Classified | None = None
@@ -86,7 +85,7 @@ class Tries:
         session = self._gateway.open_session(
             rollout_id, source_row=sample.row.source_row, run_index=sample.run_index
         )
-        self._running[sample] = facts.started_at, session
+        self._running[sample] = facts.began, session
         self._host.enter()
         try:
             verdict = await self._drive(sample, facts, link, session)
@@ -109,17 +108,17 @@ class Tries:
         """The oldest sample in flight and its open call, once it is remarkably old."""
         if not self._running:
             return None
-        sample, (started_at, session) = next(iter(self._running.items()))
-        age_s = now() - started_at
+        sample, (began, session) = next(iter(self._running.items()))
+        age_s = monotonic() - began
         if age_s < SLOW_SAMPLE_S:
             return None
         text = f"{sample}: {age_s:.0f} s of at most {self._deadlines.sample_s:.0f} s"
         call = session.oldest_call()
         if call is None:
             return text
-        route, call_started_at = call
+        route, call_began = call
         who = self._plan.advanced.judge_model if route == "judge" else self._plan.model_path
-        return f"{text}, {now() - call_started_at:.0f} s of them for a call of the {route} {who}"
+        return f"{text}, {monotonic() - call_began:.0f} s of them for a call of the {route} {who}"
 
     async def _drive(
         self, sample: Sample, facts: TryFacts, link: RolloutLink, session: SessionPart
@@ -181,7 +180,7 @@ class Tries:
 
     async def _close_session(self, session: SessionPart, facts: TryFacts) -> None:
         """No more model calls in this try; note those made and what was printed."""
-        facts.finished_at = now()
+        facts.end()
         session.close()
         # One turn of the loop for the pipe's last lines, more for calls being cancelled.
         await asyncio.sleep(0)

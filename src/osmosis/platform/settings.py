@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from osmosis.response_store import MAX_AGE_S
 from osmosis.wire.errors import Issue, ValidationFailed
 
 ENV_PREFIX = "OSMOSIS_"
@@ -100,6 +101,9 @@ class Settings(BaseModel):
 
     response_cache_bytes: int = Field(2**30, ge=0, le=2**40)
     """The most that the response cache of one workspace holds; 0 keeps nothing."""
+
+    response_cache_age_s: float = Field(MAX_AGE_S, ge=0, le=10 * 365 * 86_400)
+    """A cached response that no run has asked for in so long is forgotten."""
 
     job_lease_s: float = Field(30.0, ge=1, le=3600)
     """A job whose lease is older than this is taken to be lost and runs again."""

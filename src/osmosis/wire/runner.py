@@ -105,9 +105,12 @@ class EvaluationSpec(BaseModel):
 
 
 class Claim(BaseModel):
+    """``now`` is the platform's clock, unix time: the timestamps of the run follow it."""
+
     lease_token: str
     lease_s: float
     spec: EvaluationSpec
+    now: float | None = None
 
 
 class RowItem(BaseModel):

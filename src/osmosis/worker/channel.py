@@ -36,6 +36,8 @@ class ShardJob(BaseModel):
     cache_dir: str
     ledger_dir: str
     private_dirs: list[str] = Field(default_factory=list)
+    platform_ahead_s: float = 0.0
+    """By how much the platform's clock was ahead of this machine's when the run was claimed."""
 
 
 def frame(job: ShardJob) -> bytes:

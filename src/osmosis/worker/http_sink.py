@@ -13,10 +13,10 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import LogBatch, LogEntry, LogLevel, RecordsAck, Stage
 from osmosis.wire.samples import SampleRecord
@@ -107,7 +107,7 @@ class HttpSink:
             return
         self._logs.append(
             LogEntry(
-                timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                timestamp=wall_clock.now_text(),
                 level=level,
                 step=step,
                 message=message[:MAX_LOG_CHARS],
@@ -292,7 +292,7 @@ class HttpSink:
 
 def _dropped_entry(count: int) -> LogEntry:
     return LogEntry(
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        timestamp=wall_clock.now_text(),
         level="warning",
         step="log",
         message=f"{count} log lines were dropped: they came faster than they could be sent.",

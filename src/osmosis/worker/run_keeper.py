@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class RunKeeper:
         self._settings = settings
         self._claim = claim
         self._spec = claim.spec
+        self._platform_ahead_s = 0.0 if claim.now is None else claim.now - time.time()
         self._run = run
         self._shards = shards
         self._directory = directory
@@ -150,6 +152,7 @@ class RunKeeper:
             cache_dir=str(self._settings.cache_dir(self._spec.workspace_id)),
             ledger_dir=str(self._settings.ledger_dir),
             private_dirs=[str(self._settings.directory)],
+            platform_ahead_s=self._platform_ahead_s,
         )
         await shard.give(job, self._on_state)
         if self._stop_asked_at is not None:

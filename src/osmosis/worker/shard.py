@@ -26,6 +26,7 @@ from osmosis.evaluation.plan import EvaluationPlan, KeptSample, Outcome, ReplayS
 from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.redaction import Redactor
+from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.event_loop import LoopLag
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
@@ -322,6 +323,7 @@ def main() -> None:
     job = read_job(0)
     if job is None:
         return
+    wall_clock.follow(job.platform_ahead_s)
     work_dir = Path(job.work_dir)
     (work_dir / "run").mkdir(parents=True, exist_ok=True)
     channel = os.dup(1)

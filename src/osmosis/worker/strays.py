@@ -12,15 +12,23 @@ import os
 from collections.abc import Set
 from pathlib import Path
 
-from osmosis.processes import kill_tree, process_start_time
+from osmosis.processes import is_ending, kill_tree, process_start_time
 
 COLLECT_INTERVAL_S = 5.0
 
 
 def kill_strays(known: Set[int]) -> list[int]:
-    """Kill and collect every child of this process that is not ``known``; returns their pids."""
-    strays = [pid for pid in _children() if pid not in known]
-    for pid in strays:
+    """Kill and collect every child of this process that is not ``known``.
+
+    Returns those that would have lived on. What a shard had killed, and had no time to collect
+    before its own end, is no stray.
+    """
+    strays: list[int] = []
+    for pid in _children():
+        if pid in known:
+            continue
+        if not is_ending(pid):
+            strays.append(pid)
         kill_tree(pid)
         # One that is not dead yet is collected next time.
         with contextlib.suppress(ChildProcessError):

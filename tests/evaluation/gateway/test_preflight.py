@@ -12,6 +12,10 @@ from osmosis.wire.runner import ModelEndpoint
 from tests.evaluation.gateway.upstream import HELLO, KEY, completion, fails, says
 
 
+def usage(answer) -> dict[str, int]:
+    return {name: answer["usage"][name] for name in ("prompt_tokens", "completion_tokens")}
+
+
 async def failure(bench) -> RunFailed:
     with pytest.raises(RunFailed) as caught:
         await bench.gateway.preflight()
@@ -42,6 +46,8 @@ async def test_one_small_completion_with_the_settings_of_the_run(make_bench, ups
     assert described["base_url"] == upstream.base_url
     assert described["price"] is None
     assert described["judge"]["model"] == "openai/judge"
+    told = usage(completion())
+    assert described["check"] == described["judge"]["check"] == {**told, "cost_usd": None}
 
 
 async def test_an_endpoint_that_only_knows_max_completion_tokens_is_understood(

@@ -24,6 +24,18 @@ def test_retry_after_reads_seconds_dates_and_milliseconds():
     assert retry_after_s({}) is None
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_points_in_time_are_read_by_the_clock_of_the_provider(hours):
+    theirs = ago(hours * 3600)
+    date = format_datetime(theirs, usegmt=True)
+    later = theirs + timedelta(seconds=30)
+    retry_at = {"Date": date, "Retry-After": format_datetime(later, usegmt=True)}
+    assert retry_after_s(retry_at) == pytest.approx(30, abs=1)
+    reset = {"Date": date, "x-ratelimit-remaining": "0"}
+    for told in (str(int(later.timestamp())), later.isoformat()):
+        assert retry_after_s({**reset, "x-ratelimit-reset": told}) == pytest.approx(30, abs=2)
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [("6m0s", 360), ("1s", 1), ("120ms", 0.12), ("1m26.4s", 86.4), ("1h2m3s", 3723), ("17", 17)],

@@ -96,7 +96,8 @@ def hints(document: Document) -> list[NextStep]:
     budget = part(document, "budget")
     if run.get("stop_reason") == "budget" and budget:
         flag = ADVANCED_KEYS[next(iter(budget))].flag
-        steps.append(NextStep("Go on with a higher one:", f"osmosis eval retry {name} {flag} N"))
+        command = f"osmosis eval retry {name}{_regrading(document)} {flag} N"
+        steps.append(NextStep("Go on with a higher one:", command))
     elif run.get("status") == "failed":
         steps.append(NextStep("See what happened:", f"osmosis eval logs {name}"))
     elif run.get("status") not in TERMINAL:
@@ -241,6 +242,17 @@ def _graded_by(document: Document) -> Rows:
     where = f" of {branch}" if branch else ""
     samples = plural(int(regrade.get("samples") or 0), "stored sample")
     return [("Graded again", f"{samples}, by {commit}{where}")]
+
+
+def _regrading(document: Document) -> str:
+    """The options that go on with the grading that the run was stopped in, and not with its
+    samples."""
+    regrade = part(document, "regrade")
+    if not regrade:
+        return ""
+    commit = regrade.get("commit_sha")
+    other = commit and commit != document.get("commit_sha")
+    return " --regrade" + (f" --commit-sha {commit}" if other else "")
 
 
 def _limit(name: str, limit_s: Any) -> str:

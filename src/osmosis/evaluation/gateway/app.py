@@ -45,7 +45,7 @@ from osmosis.evaluation.gateway.preflight import (
     model_fault,
     small_request,
 )
-from osmosis.evaluation.gateway.prices import price_of
+from osmosis.evaluation.gateway.prices import Price, price_of
 from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.gateway.resolve import resolve
 from osmosis.evaluation.gateway.response_cache import ResponseCache
@@ -93,6 +93,7 @@ class Gateway:
         self._closed: OrderedDict[str, dict[Route, str | None]] = OrderedDict()
         self._routes: dict[Route, ModelRoute] = {}
         self._models: dict[Route, Model] = {}
+        self._checks: dict[Route, dict[str, Any]] = {}
         self._limiters: dict[tuple[str, str], CallLimiter] = {}
         self._limit_logs: list[LimitLog] = []
         self._resolving = asyncio.Lock()
@@ -141,15 +142,23 @@ class Gateway:
                 known = used.price is not None or model.provider == "openrouter"
                 require_price(self._plan.advanced, model.path, known=known)
             # The bare model: the check learns what it takes, and is no call of a sample.
-            await self._check(model, route)
+            await self._check(model, route, used.price)
 
-    async def _check(self, model: Model, route: Route) -> None:
+    async def _check(self, model: Model, route: Route, price: Price | None) -> None:
         advanced, cache = self._plan.advanced, self._cache
         if cache is not None and await cache.knows(model, small_request(route, advanced)):
             self._sink.log("info", STEP, f"{model.path} answered this check in an earlier run.")
             return
-        answered = await check_model(model, route, advanced, self._sink, self._redactor)
-        if cache is not None and answered:
+        usage = await check_model(model, route, advanced, self._sink, self._redactor)
+        if usage is None:
+            return
+        if not (model.scripted or isinstance(model, ReplayModel)):
+            self._checks[route] = {
+                "prompt_tokens": usage.prompt_tokens,
+                "completion_tokens": usage.completion_tokens,
+                "cost_usd": price.cost_usd(usage) if price else usage.reported_cost_usd,
+            }
+        if cache is not None:
             cache.learn(model, small_request(route, advanced))
 
     async def probe(self, route: Route, kind: str) -> RunFailed | None:
@@ -283,6 +292,7 @@ class Gateway:
             "base_url": used.model.base_url,
             "scripted": used.model.scripted,
             "price": used.price.describe() if used.price else None,
+            **({"check": self._checks[route]} if route in self._checks else {}),
             **(_replayed(used.model.source) if isinstance(used.model, ReplayModel) else {}),
         }
 

@@ -29,6 +29,7 @@ from osmosis.evaluation.gateway.response_cache import ResponseCache
 from osmosis.evaluation.gateway.session import GatewaySession
 from osmosis.evaluation.gateway.synthetic_stream import tell
 from osmosis.evaluation.limits import CallLimiter, CallMeter
+from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import ModelCall, Route
 from osmosis.workspace.advanced import AdvancedSection
@@ -86,7 +87,7 @@ class Exchange:
         self._error: tuple[str, str] | None = None
 
     async def run(self) -> web.StreamResponse:
-        started_at, began = time.time(), time.perf_counter()
+        started_at, began = wall_clock.now(), time.perf_counter()
         task = self._request.task
         number = self._session.begin(task, self._route)
         try:

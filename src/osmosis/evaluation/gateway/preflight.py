@@ -12,7 +12,7 @@ from time import monotonic
 
 from osmosis.evaluation.budget import require_counts
 from osmosis.evaluation.call_width import BACKOFF_FIRST_S
-from osmosis.evaluation.gateway.chat import ChatRequest, Reply
+from osmosis.evaluation.gateway.chat import ChatRequest, Reply, Usage
 from osmosis.evaluation.gateway.failures import TextRedactor, UpstreamFailure, shown
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
@@ -41,14 +41,15 @@ MAX_TOKENS_REFUSED = re.compile(r"max_completion_tokens", re.IGNORECASE)
 
 async def check_model(
     model: Model, route: Route, advanced: AdvancedSection, sink: Sink, redactor: TextRedactor
-) -> bool:
-    """One completion, or RunFailed with the reason; False, and a warning, when in doubt."""
+) -> Usage | None:
+    """One completion, and what it used, or RunFailed with the reason; None, and a warning, when in
+    doubt. A model that answers from here has nothing to be asked and uses nothing."""
     if isinstance(model, ReplayModel):
         sink.log("info", STEP, model.summary)
-        return True
+        return Usage()
     if model.scripted:
         sink.log("info", STEP, f"{model.path} is a scripted model: its answers come from rules.")
-        return True
+        return Usage()
     began = monotonic()
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
@@ -60,7 +61,7 @@ async def check_model(
             f"{model.path} did not answer a small completion within {PROBE_TIMEOUT_S:.0f} s. "
             "The run goes on; its rows may time out.",
         )
-        return False
+        return None
     except UpstreamFailure as failure:
         if failure.kind in PASSING_KINDS or failure.status == 408:
             sink.log(
@@ -69,11 +70,11 @@ async def check_model(
                 f"{model.path} answered a small completion with HTTP {failure.status}: "
                 f"{shown(failure.message, redactor)}. The run goes on and tries again.",
             )
-            return False
+            return None
         raise _redacted(await _verdict(model, failure), redactor) from None
     require_counts(advanced, model.path, told=reply.usage.prompt_tokens is not None)
     sink.log("info", STEP, f"{model.path} answers (in {monotonic() - began:.2f} s).")
-    return True
+    return reply.usage
 
 
 async def model_fault(

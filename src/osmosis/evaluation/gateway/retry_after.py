@@ -8,13 +8,13 @@
     the error's text                       "try again in 6.2s", Gemini's ``"retryDelay": "34s"``
 
 A reset only counts where the ``…-remaining`` beside it is 0: providers send the resets of all
-their windows, also of those that are not the reason.
+their windows, also of those that are not the reason. A point in time is read by the provider's own
+clock, where the answer's ``Date`` tells it.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -44,7 +44,7 @@ def retry_after_s(headers: Mapping[str, str], text: str = "") -> float | None:
             return float(asked)
         when = _http_date(asked)
         if when is not None:
-            return when
+            return max(0.0, _until(when, headers))
     resets = list(_resets(headers))
     if resets:
         return max(resets)
@@ -59,11 +59,11 @@ def _resets(headers: Mapping[str, str]) -> Iterator[float]:
             (f"anthropic-ratelimit-{window}-remaining", f"anthropic-ratelimit-{window}-reset"),
         ):
             if _is_zero(headers.get(remaining)):
-                wait_s = _reset_s(headers.get(reset))
+                wait_s = _reset_s(headers.get(reset), headers)
                 if wait_s is not None:
                     yield wait_s
     if _is_zero(headers.get("x-ratelimit-remaining")):
-        wait_s = _reset_s(headers.get("x-ratelimit-reset"))
+        wait_s = _reset_s(headers.get("x-ratelimit-reset"), headers)
         if wait_s is not None:
             yield wait_s
 
@@ -72,7 +72,7 @@ def _is_zero(value: str | None) -> bool:
     return value is not None and value.strip() in ("0", "0.0")
 
 
-def _reset_s(value: str | None) -> float | None:
+def _reset_s(value: str | None, headers: Mapping[str, str]) -> float | None:
     """A duration, a number of seconds, or a point in time; None when it is none of them."""
     value = (value or "").strip()
     if not value:
@@ -80,9 +80,9 @@ def _reset_s(value: str | None) -> float | None:
     if NUMBER.fullmatch(value):
         number = float(value)
         if number >= YEAR_2001_MS:
-            number = number / 1000 - time.time()
+            number = number / 1000 - _now(headers).timestamp()
         elif number >= YEAR_2001_S:
-            number -= time.time()
+            number -= _now(headers).timestamp()
         return _sane(number)
     found = DURATION.fullmatch(value)
     if found and any(found.groups()):
@@ -92,20 +92,27 @@ def _reset_s(value: str | None) -> float | None:
         when = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return _sane(_until(when))
+    return _sane(_until(when, headers))
 
 
-def _http_date(text: str) -> float | None:
+def _http_date(text: str) -> datetime | None:
     try:
-        return max(0.0, _until(parsedate_to_datetime(text)))
+        return _zoned(parsedate_to_datetime(text))
     except (ValueError, OverflowError):
         return None
 
 
-def _until(when: datetime) -> float:
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return (when - datetime.now(UTC)).total_seconds()
+def _until(when: datetime, headers: Mapping[str, str]) -> float:
+    return (_zoned(when) - _now(headers)).total_seconds()
+
+
+def _now(headers: Mapping[str, str]) -> datetime:
+    """By the provider's clock, which need not be ours."""
+    return _http_date(headers.get("Date") or "") or datetime.now(UTC)
+
+
+def _zoned(when: datetime) -> datetime:
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
 
 
 def _sane(wait_s: float) -> float | None:

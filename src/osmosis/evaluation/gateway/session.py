@@ -85,12 +85,12 @@ class GatewaySession:
         self._askings[route].unanswered(asked)
 
     def oldest_call(self) -> tuple[Route, float] | None:
-        """The route and start (unix time) of the call that has been open for the longest."""
+        """The route and start (``time.monotonic``) of the call that has been open for longest."""
         return next(iter(self._running.values()), None)
 
     def begin(self, task: asyncio.Task[object], route: Route) -> int:
         """Register a running call; its number is for :meth:`end`."""
-        self._running[task] = route, time.time()
+        self._running[task] = route, time.monotonic()
         self._calls.append(None)
         return len(self._calls) - 1
 

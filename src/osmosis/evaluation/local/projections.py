@@ -91,6 +91,7 @@ def _metrics(
     if completed and before.get("summary", {}).get("total_samples") == summary.total_samples:
         completed = before.get("eval_run", {}).get("completed_at") or completed
     ended = datetime.fromisoformat(completed) if completed else now
+    started = datetime.fromisoformat(facts.started_at)
     eval_run = {
         "id": facts.local_run_id,
         "status": status,
@@ -98,7 +99,7 @@ def _metrics(
         "dataset_name": facts.dataset,
         "model_name": facts.model,
         "rollout_name": facts.rollout,
-        "duration_ms": (ended - datetime.fromisoformat(facts.started_at)).total_seconds() * 1000,
+        "duration_ms": max(0.0, (ended - started).total_seconds() * 1000),
         "started_at": facts.started_at,
         "completed_at": completed,
     }

@@ -69,10 +69,10 @@ def regrade_document(run: Run) -> dict[str, Any]:
 
 
 def duration_ms(run: Run) -> float | None:
-    """From the first claim to the end, or to now."""
+    """From the first claim to the end, or to now; never negative, whoever sets the clock."""
     if run.started_at is None:
         return None
-    return ((run.completed_at or utc_now()) - run.started_at).total_seconds() * 1000.0
+    return max(0.0, ((run.completed_at or utc_now()) - run.started_at).total_seconds() * 1000.0)
 
 
 def metrics_json(run: Run, summary: Summary) -> dict[str, Any]:

@@ -56,7 +56,7 @@ async def regrade_run(platform: Platform, scope: Scope, ref: str, body: Mapping[
         await require_dataset(platform, session, run)
         scopes = await secret_scopes(session, run, given)
         config = config_with(run, changes)
-        require_budget(run, config)
+        require_budget(run, config, options=_options(branch, commit_sha))
         repository = await session.get(Repository, run.repository_id or "")
     if not samples:
         raise Conflict(
@@ -100,6 +100,12 @@ async def regrade_run(platform: Platform, scope: Scope, ref: str, body: Mapping[
     platform.events.publish(CLAIMABLE)
     platform.events.publish(run_topic(run.id))
     return run
+
+
+def _options(branch: str | None, commit_sha: str | None) -> str:
+    """As they were given to ``osmosis eval retry``."""
+    grader = f" --branch {branch}" if branch else f" --commit-sha {commit_sha}"
+    return " --regrade" + (grader if branch or commit_sha else "")
 
 
 async def _stored(session: AsyncSession, run: Run) -> int:

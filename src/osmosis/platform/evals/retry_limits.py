@@ -46,8 +46,8 @@ def config_with(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**run.config, "advanced": kept}
 
 
-def require_budget(run: Run, config: Mapping[str, Any]) -> None:
-    """Refuse a retry that would stop before its first sample."""
+def require_budget(run: Run, config: Mapping[str, Any], *, options: str = "") -> None:
+    """Refuse a retry that would stop before its first sample; ``options`` of the command stay."""
     for key, spent in (("max_cost_usd", run.spent_usd), ("max_total_tokens", run.spent_tokens)):
         allowed = config["advanced"].get(key)
         if allowed is not None and spent >= allowed:
@@ -55,7 +55,8 @@ def require_budget(run: Run, config: Mapping[str, Any]) -> None:
             raise Conflict(
                 f"The budget of the run '{run.name}' is used up: {spent:g} of {key} = "
                 f"{allowed:g} are spent.",
-                hint=f"Raise it: osmosis eval retry {run.name} {flag} N, with N above {spent:g}.",
+                hint=f"Raise it: osmosis eval retry {run.name}{options} {flag} N, with N above "
+                f"{spent:g}.",
                 platform_code="BUDGET_SPENT",
                 details={"budget": {key: {"allowed": allowed, "spent": spent}}},
             )

@@ -62,7 +62,8 @@ class ResponseStores:
         store = self._open.get(workspace_id)
         if store is None:
             path = response_store_path(self._settings, workspace_id)
-            store = LruStore(path, self._settings.response_cache_bytes)
+            settings = self._settings
+            store = LruStore(path, settings.response_cache_bytes, settings.response_cache_age_s)
             self._open[workspace_id] = store
         self._open.move_to_end(workspace_id)
         if len(self._open) > OPEN_STORES:

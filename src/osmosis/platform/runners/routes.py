@@ -15,6 +15,7 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from osmosis.platform.datasets.service import dataset_path
+from osmosis.platform.db.base import utc_now
 from osmosis.platform.db.models import Dataset, Repository, Run
 from osmosis.platform.deps import CurrentPlatform
 from osmosis.platform.evals.lifecycle import CLAIMABLE
@@ -315,7 +316,7 @@ async def _claimed(platform: Platform, runs: RunState, run: Run) -> Claim | None
             platform, run.id, lease_token, report, writers=runs.writers, numbers=runs.numbers
         )
         return None
-    return Claim(lease_token=lease_token, lease_s=LEASE_S, spec=spec)
+    return Claim(lease_token=lease_token, lease_s=LEASE_S, spec=spec, now=utc_now().timestamp())
 
 
 async def _send(first: bytes, rest: Iterator[bytes], run_id: str) -> AsyncIterator[bytes]:
