@@ -193,7 +193,7 @@ async def test_connections_are_kept_and_given_up_exchanges_are_not_mixed_up():
         with pytest.raises(Expired):
             await run(link, limit_s=0.2)
         assert (await run(link)).status == "success"
-        assert len(link._idle) == 1
+        assert len(link._pool._idle) == 1
 
 
 async def test_only_a_few_samples_are_on_their_way_into_the_rollout_at_once():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -18,6 +19,7 @@ class Model:
         self.requests: list[dict] = []
         self.message: dict = {"role": "assistant", "content": "hello"}
         self.answer: web.Response | None = None
+        self.answering: Callable | None = None
         self.hold: asyncio.Event | None = None
         self.gone = asyncio.Event()
         self.connections: set = set()
@@ -38,6 +40,8 @@ class Model:
             except asyncio.CancelledError:
                 self.gone.set()
                 raise
+        if self.answering is not None:
+            return await self.answering(request)
         if self.answer is not None:
             return self.answer
         return web.json_response({"choices": [{"message": self.message}]})
@@ -137,6 +141,39 @@ async def test_all_calls_share_one_pool_and_reuse_its_connections(serve, model):
     for _ in range(5):
         await driver.run(chat_completions_url=model.url)
     assert len(model.connections) == 1
+
+
+async def test_an_answer_in_chunks_is_read_whole(serve, model):
+    model.answer = web.json_response({"choices": [{"message": {"content": "long " * 20_000}}]})
+    model.answer.enable_chunked_encoding()
+    body = await serve(asking(), reward_one).run(chat_completions_url=model.url)
+    assert body["sample"]["messages"][-1]["content"] == "long " * 20_000
+
+
+async def test_an_address_that_needs_more_than_plain_http_works_as_well(serve, model):
+    driver = serve(asking(), reward_one)
+    body = await driver.run(chat_completions_url=f"{model.url}/a place/é", llm_api_key="key")
+    assert body["status"] == "success", body
+    assert model.requests[0]["path"] == "/v1/a place/é/chat/completions"
+    assert model.requests[0]["authorization"] == "Bearer key"
+
+
+async def test_calls_of_one_sample_at_the_same_time_each_get_their_own_answer(serve, model):
+    async def echo_chat(request):
+        asked = (await request.json())["messages"][0]["content"]
+        await asyncio.sleep(0)
+        return web.json_response({"choices": [{"message": {"content": asked}}]})
+
+    model.answering = echo_chat
+
+    async def run(ctx):
+        words = [f"word {i}" for i in range(50)]
+        calls = [call_model([{"role": "user", "content": word}]) for word in words]
+        answers = [reply["content"] for reply in await asyncio.gather(*calls)]
+        return [{"role": "assistant", "content": str(answers == words)}]
+
+    body = await serve(run, reward_one).run(chat_completions_url=model.url)
+    assert body["sample"]["messages"][-1]["content"] == "True"
 
 
 async def test_a_cancelled_rollout_hangs_up_on_the_model(serve, model):

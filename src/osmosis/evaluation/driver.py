@@ -19,8 +19,9 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from osmosis.evaluation.http_connection import Answer
 from osmosis.evaluation.rollout_link import LinkBroken, LinkClosed, RolloutLink
+from osmosis.evaluation.strict_json import loads
+from osmosis.rollout.http_connection import Answer
 from osmosis.wire.errors import RunFailed
 
 LEASE_HEADER = "X-Osmosis-Rollout-Lease"
@@ -260,7 +261,7 @@ def unsupported_dialect() -> RunFailed:
 
 def _object(answer: Answer, what: str) -> dict[str, Any]:
     try:
-        parsed = answer.json()
+        parsed = loads(answer.body)
     except ValueError as error:
         raise ProtocolBroken(f"{what} is not JSON: {answer.text()[:200]!r}") from error
     if not isinstance(parsed, dict):

@@ -12,6 +12,7 @@ from typing import Any
 from osmosis.evaluation.parts import OnOutput, Parts, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.rollout_link import CloseReason, LinkBroken, LinkClosed, RolloutLink
+from osmosis.evaluation.strict_json import loads
 from osmosis.wire.errors import RunFailed
 
 PROBE_AFTER_S = 2.0
@@ -243,7 +244,7 @@ class RolloutHost:
         """Rollouts that the server says are queued or running; None when it does not say."""
         try:
             answer = await self.link.request("GET", "/health", timeout_s=HEALTH_TIMEOUT_S)
-            health = answer.json()
+            health = loads(answer.body)
         except (LinkBroken, LinkClosed, ValueError):
             return None
         concurrency = health.get("concurrency") if isinstance(health, dict) else None

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
-from osmosis.evaluation.http_connection import Answer, HttpConnection
+from osmosis.rollout.connection_pool import ConnectionPool
+from osmosis.rollout.http_connection import Answer
 
-KEEPALIVE_S = 3.0
-"""Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
 CONNECT_TIMEOUT_S = 10.0
 STARTS_AT_ONCE = 24
 """Samples that may be on their way into the rollout at one moment. Two thousand that start in the
@@ -41,10 +40,9 @@ class RolloutLink:
 
     def __init__(self, base_url: str) -> None:
         address = urlsplit(base_url)
-        self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
-        self._host_header = f"Host: {self._host}:{self._port}\r\n"
-        self._idle: list[HttpConnection] = []
-        self._busy: set[HttpConnection] = set()
+        host, port = address.hostname or "127.0.0.1", address.port or 80
+        self._host_header = f"Host: {host}:{port}\r\n"
+        self._pool = ConnectionPool(host, port, connect_timeout_s=CONNECT_TIMEOUT_S)
         self.starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self.close_reason: CloseReason | None = None
         self.last_answer = asyncio.get_running_loop().time()
@@ -65,10 +63,10 @@ class RolloutLink:
         """One exchange. Raises LinkClosed or LinkBroken; never retries."""
         try:
             if timeout_s is None:
-                answer = await self._exchange(self._head(method, path, body, headers))
+                answer = await self._pool.exchange(self._head(method, path, body, headers))
             else:
                 async with asyncio.timeout(timeout_s):
-                    answer = await self._exchange(self._head(method, path, body, headers))
+                    answer = await self._pool.exchange(self._head(method, path, body, headers))
         except (OSError, TimeoutError) as error:
             if self.close_reason is not None:
                 raise LinkClosed(self.close_reason) from error
@@ -82,42 +80,7 @@ class RolloutLink:
         if self.close_reason is not None:
             return
         self.close_reason = reason
-        for connection in (*self._idle, *self._busy):
-            connection.abort(ConnectionResetError(reason))
-        self._idle.clear()
-
-    async def _exchange(self, request: bytes) -> Answer:
-        connection = self._idle_connection() or await self._connect()
-        self._busy.add(connection)
-        try:
-            answer = await connection.exchange(request)
-        finally:
-            self._busy.discard(connection)
-        if connection.usable and self.close_reason is None:
-            connection.idle_since = asyncio.get_running_loop().time()
-            self._idle.append(connection)
-        return answer
-
-    def _idle_connection(self) -> HttpConnection | None:
-        """The one used last, so that the surplus ages and goes."""
-        fresh_since = asyncio.get_running_loop().time() - KEEPALIVE_S
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and connection.idle_since >= fresh_since:
-                return connection
-            connection.abort(ConnectionResetError("idle for too long"))
-        return None
-
-    async def _connect(self) -> HttpConnection:
-        if self.close_reason is not None:
-            raise ConnectionResetError(self.close_reason)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                HttpConnection, self._host, self._port
-            )
-        if self.close_reason is not None:
-            connection.abort(ConnectionResetError(self.close_reason))
-        return connection
+        self._pool.close(reason)
 
     def _head(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None

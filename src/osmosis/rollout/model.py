@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import aiohttp
 import orjson
 
 from osmosis.rollout.context import ModelLink
 from osmosis.rollout.errors import MESSAGE_MAX_CHARS, ModelCallError
 from osmosis.rollout.links import PLACEHOLDER_MODEL, active_judge_link, active_link
-
-CONNECT_TIMEOUT_S = 30.0
-
-# One pool per event loop: opening a client for each row costs far more than the call itself.
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+from osmosis.rollout.model_transport import ModelTransport, close_transport
 
 
 async def call_model(
@@ -59,27 +52,13 @@ async def _call(
         headers["Authorization"] = f"Bearer {link.api_key}"
     url = f"{link.completions_url.rstrip('/')}/chat/completions"
     try:
-        async with _session().post(url, data=_encode(body), headers=headers) as response:
-            status, content = response.status, await response.read()
-    except (aiohttp.ClientError, OSError) as error:
+        status, content = await ModelTransport.current().post(url, _encode(body), headers)
+    except OSError as error:
         reason = str(error) or type(error).__name__
         raise ModelCallError(0, f"the model did not answer: {reason}") from error
     if status != 200:
         raise ModelCallError(status, _error_text(content))
     return _choice(content)
-
-
-def _session() -> aiohttp.ClientSession:
-    loop = asyncio.get_running_loop()
-    session = _sessions.get(loop)
-    if session is None or session.closed:
-        session = _sessions[loop] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
-        )
-    return session
 
 
 _closers: list[Callable[[], Awaitable[None]]] = []
@@ -94,9 +73,7 @@ async def close_sessions() -> None:
     """Close the running loop's connections; the server calls this when it ends."""
     for close in _closers:
         await close()
-    session = _sessions.pop(asyncio.get_running_loop(), None)
-    if session is not None:
-        await session.close()
+    await close_transport()
 
 
 def _encode(body: dict[str, Any]) -> bytes:
