@@ -62,7 +62,7 @@ def read_trajectory(rollout_dir: Path) -> bytes | None:
 def has_artifacts(rollout_dir: Path) -> bool:
     """True when the artifacts directory has any entry. Cheap: one look."""
     try:
-        with os.scandir(rollout_dir / ARTIFACTS_NAME) as entries:
+        with os.scandir(f"{rollout_dir}/{ARTIFACTS_NAME}") as entries:
             return next(entries, None) is not None
     except OSError:
         return False

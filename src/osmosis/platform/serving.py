@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import gc
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ import uvicorn
 import uvloop
 
 import osmosis
+from osmosis.event_loop import collect_seldom
 from osmosis.platform.accounts.service import first_user, has_admin_password
 from osmosis.platform.app import create_app
 from osmosis.platform.db.base import utc_now
@@ -125,7 +125,7 @@ async def _serve(settings: Settings, taken: socket.socket, *, show_link: bool) -
             serving = asyncio.create_task(server.serve(sockets=[taken]))
             await _until_started(server, serving)
             url = reachable_url(settings.host, taken.getsockname()[1])
-            gc.freeze()  # what is imported stays, and need not be looked through again
+            collect_seldom()
             async with _recorded(settings, url), _worker(settings, url):
                 await _banner(platform, url, show_link=show_link)
                 await _first_done(serving, stop)

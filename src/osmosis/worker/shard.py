@@ -8,7 +8,6 @@ else is printed in this process goes to ``shard.log`` in the run's directory.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -27,7 +26,7 @@ from osmosis.evaluation.process_life import adopt_orphans, shield_memory
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.wall_clock import wall_clock
-from osmosis.event_loop import LoopLag
+from osmosis.event_loop import LoopLag, collect_seldom
 from osmosis.processes import die_with_my_parent
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import FinishRequest, LostCalls, ReplayedRun, RunError, Stage
@@ -318,8 +317,7 @@ def main() -> None:
         die_with_my_parent(int(sys.argv[1]))
     adopt_orphans()
     shield_memory()
-    # What is imported stays: looking through it again and again would hold every sample up.
-    gc.freeze()
+    collect_seldom()
     job = read_job(0)
     if job is None:
         return

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
@@ -65,6 +65,10 @@ class Database:
             return await asyncio.to_thread(_look, direct, work)
         async with self._sessions() as session:
             return await session.run_sync(work)
+
+    async def first(self, query: Executable) -> Row[Any] | None:
+        """The first row of a query that only reads; None when it has none."""
+        return await self.look(lambda session: session.execute(query).first())
 
     async def transact(self, work: Callable[[Connection], T]) -> T:
         """The result of ``work``, run as one write transaction that commits when it returns.

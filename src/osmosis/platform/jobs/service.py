@@ -122,9 +122,8 @@ class Jobs:
 
     async def _lease(self) -> Job | None:
         """Take the oldest job that is free; None when there is none."""
-        async with self._db.read() as session:
-            if (await session.execute(self._free())).first() is None:
-                return None
+        if await self._db.first(self._free().limit(1)) is None:
+            return None
         async with self._db.write() as session:
             free = self._free().limit(LOOKED_AT).with_for_update(skip_locked=True)
             jobs = (await session.execute(free)).scalars().all()

@@ -69,10 +69,9 @@ async def claim_next(
 ) -> Run | None:
     """The oldest claimable run, now leased to the worker; None when there is none."""
     while True:
-        async with platform.db.read() as session:
-            waiting = select(Run.id).where(claimable(steady_now(), worker_id, holding)).limit(1)
-            if (await session.execute(waiting)).first() is None:
-                return None
+        waiting = select(Run.id).where(claimable(steady_now(), worker_id, holding)).limit(1)
+        if await platform.db.first(waiting) is None:
+            return None
         run, ours = await _claim_one(platform, worker_id, holding)
         if run is None:
             return None

@@ -39,10 +39,9 @@ async def reap(platform: Platform) -> None:
     while True:
         await expire_dead_leases(platform)
         await end_stopped_runs(platform)
-        async with platform.db.read() as session:
-            waiting = select(Run.id).where(claimable(steady_now())).limit(1)
-            if (await session.execute(waiting)).first() is not None:
-                platform.events.publish(CLAIMABLE)
+        waiting = select(Run.id).where(claimable(steady_now())).limit(1)
+        if await platform.db.first(waiting) is not None:
+            platform.events.publish(CLAIMABLE)
         await asyncio.sleep(PERIOD_S)
 
 
@@ -60,9 +59,9 @@ async def sweep(platform: Platform, writers: SegmentWriters) -> None:
 async def expire_dead_leases(platform: Platform) -> list[str]:
     """End the leases of workers on this machine that have died; returns the ids of their runs."""
     held = (Run.status == "running", Run.lease_expires_at > steady_now())
-    async with platform.db.read() as session:
-        query = select(Run.id, Run.lease_owner, Run.lease_token).where(*held)
-        dead = [row for row in await session.execute(query) if is_dead(row.lease_owner or "")]
+    query = select(Run.id, Run.lease_owner, Run.lease_token).where(*held)
+    leases = await platform.db.look(lambda session: session.execute(query).all())
+    dead = [lease for lease in leases if is_dead(lease.lease_owner or "")]
     if not dead:
         return []
     async with platform.db.write() as session:
@@ -87,9 +86,8 @@ async def end_stopped_runs(platform: Platform) -> list[str]:
             Run.stop_requested_at < now - timedelta(seconds=STOP_DEADLINE_S),
         ),
     )
-    async with platform.db.read() as session:
-        if (await session.execute(select(Run.id).where(*overdue).limit(1))).first() is None:
-            return []
+    if await platform.db.first(select(Run.id).where(*overdue).limit(1)) is None:
+        return []
     async with platform.db.write() as session:
         runs = (await session.execute(select(Run).where(*overdue).with_for_update())).scalars()
         ended: list[Run] = []

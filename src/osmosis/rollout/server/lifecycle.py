@@ -18,6 +18,7 @@ from osmosis.rollout.server.registry import Registry
 DRAIN_S = 10.0
 CLEANUP_S = 120.0
 FORCE_S = 10.0
+COLLECT_EVERY = 10_000
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
@@ -33,8 +34,10 @@ def rollout_lifespan(
     async def lifespan(app: FastAPI) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
             state = None if inner is None else await stack.enter_async_context(inner(app))
-            # What is imported by now stays: looking through it again and again is all cost.
+            # What is imported by now stays, and a sample leaves few cycles behind: looking for
+            # them after every few hundred objects is all cost.
             gc.freeze()
+            gc.set_threshold(max(COLLECT_EVERY, gc.get_threshold()[0]), *gc.get_threshold()[1:])
             try:
                 yield state
             finally:
