@@ -7,7 +7,7 @@ are the documented ones. A command that is not in the table here makes a test fa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +23,10 @@ from tests.e2e.in_process import enter
 __all__ = ["osmosis"]
 
 Kind = Literal["list", "lists", "detail", "operation"]
-MODES = ("rich", "plain", "json")
 CONFIG = "configs/eval/multiply-scripted.toml"
-LONG = ("--limit", "200", "--n", "20", "--batch-size", "1")
-"""A run that has not ended by itself when a command comes to it."""
+SLOW = 'latency_ms = 1000\n[[rules]]\nreply = "Wait for it."\n'
+LONG = ("--limit", "200", "--batch-size", "1", "--model", "scripted/models/slow.toml")
+"""A run that has not ended by itself when a command comes to it, and does little until then."""
 CONTEXT = {"git", "workspace_directory"}
 ENVELOPES: dict[str, set[str]] = {
     "list": {"schema_version", "items", "total_count", "has_more", "next_offset"},
@@ -78,20 +78,18 @@ def login_first(osmosis: Osmosis, mode: str) -> None:
     assert made.code == 0, made
 
 
-def pending_run(osmosis: Osmosis, mode: str) -> None:
-    """A run for the command that ends it; ``{doomed}`` in the words."""
-    done = osmosis("--json", "eval", "submit", CONFIG, "-y", *LONG)
-    DATA[f"doomed-{mode}"] = done.json["resource"]["name"]
+def doomed_run(osmosis: Osmosis, mode: str) -> None:
+    """A run for the commands that end it; ``{doomed}`` in the words."""
+    if f"doomed-{mode}" not in DATA:
+        done = osmosis("--json", "eval", "submit", CONFIG, "-y", *LONG)
+        DATA[f"doomed-{mode}"] = done.json["resource"]["name"]
 
 
 def stopped_run(osmosis: Osmosis, mode: str) -> None:
-    DATA[f"doomed-{mode}"] = DATA[f"stopped-{mode}"]
-    assert osmosis("--json", "eval", "watch", DATA[f"stopped-{mode}"]).code == 4
-
-
-def ended_run(osmosis: Osmosis, mode: str) -> None:
-    DATA[f"doomed-{mode}"] = DATA[f"ended-{mode}"]
-    assert osmosis("--json", "eval", "watch", DATA[f"ended-{mode}"]).code == 0
+    """The same run, stopped, whatever a command has made of it."""
+    doomed_run(osmosis, mode)
+    osmosis("eval", "stop", DATA[f"doomed-{mode}"], "-y")
+    assert osmosis("--json", "eval", "watch", DATA[f"doomed-{mode}"]).code == 4
 
 
 def judge_first(osmosis: Osmosis, mode: str) -> None:
@@ -178,14 +176,14 @@ WALKS = [
         "operation",
         {"run", "format", "output_path", "bytes"} | CONTEXT,
     ),
+    Walk("eval stop {doomed} -y", "operation", {"name"} | CONTEXT, before=doomed_run),
     Walk(
         "eval retry {doomed} -y",
         "operation",
         {"id", "name", "status", "workflow_id", "retryable_samples", "platform_url"} | CONTEXT,
         before=stopped_run,
     ),
-    Walk("eval stop {doomed} -y", "operation", {"name"} | CONTEXT, before=pending_run),
-    Walk("eval delete {doomed} -y", "operation", {"id", "name"} | CONTEXT, before=ended_run),
+    Walk("eval delete {doomed} -y", "operation", {"id", "name"} | CONTEXT, before=stopped_run),
     Walk(
         "eval rubric -d said.jsonl -r Right? --model scripted/judge.toml",
         "operation",
@@ -238,22 +236,15 @@ def path_of(words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished(workspace: Workspace) -> Iterator[Workspace]:
-    """The workspace of the lab, with a finished run of three rows, and runs to do away with."""
+def finished(workspace: Workspace) -> Workspace:
+    """The workspace of the lab, with a finished run of three rows, and a shorter one."""
+    workspace.write("models/slow.toml", SLOW)
+    workspace.push("Add a slow model")
     done = workspace.json("eval", "submit", CONFIG, "-y", "--watch", "--limit", "3", "--n", "2")
     DATA["run"], DATA["data"] = done["resource"]["name"], workspace.lab.data
-    submit = ("eval", "submit", CONFIG, "-y")
-    DATA["other"] = workspace.json(*submit, "--watch", "--limit", "2")["resource"]["name"]
-    for mode in MODES:
-        DATA[f"ended-{mode}"] = workspace.json(*submit, "--limit", "1")["resource"]["name"]
-        DATA[f"stopped-{mode}"] = workspace.json(*submit, *LONG)["resource"]["name"]
-        workspace.osmosis("eval", "stop", DATA[f"stopped-{mode}"], "-y")
-    yield workspace
-    for mode in MODES:
-        retried = DATA[f"stopped-{mode}"]
-        if workspace.info(retried)["eval_run"]["status"] in ("pending", "running"):
-            workspace.osmosis("eval", "stop", retried, "-y")
-            workspace.wait(retried)
+    other = workspace.json("eval", "submit", CONFIG, "-y", "--watch", "--limit", "2")
+    DATA["other"] = other["resource"]["name"]
+    return workspace
 
 
 @pytest.fixture
