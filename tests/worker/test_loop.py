@@ -100,8 +100,8 @@ async def test_kill_9_of_the_shard_at_seeded_moments_loses_and_doubles_nothing(
 
 
 async def test_a_shard_that_always_dies_ends_the_run_with_the_reason(start_worker, monkeypatch):
-    monkeypatch.setattr("osmosis.worker.run_keeper.MAX_RESTARTS", 1)
-    monkeypatch.setattr("osmosis.worker.run_keeper.RESTART_DELAY_S", 0.0)
+    monkeypatch.setattr("osmosis.worker.slice_keeper.MAX_RESTARTS", 1)
+    monkeypatch.setattr("osmosis.worker.slice_keeper.RESTART_DELAY_S", 0.0)
     async with FakePlatform() as platform:
         run = platform.submit("sleep 60")
         async with start_worker(platform) as worker:

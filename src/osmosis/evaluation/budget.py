@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from osmosis.evaluation.plan import Outcome
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import ModelCall, SampleRecord
 from osmosis.wire.spending import Spending
@@ -92,6 +93,10 @@ class Budget:
         if self.unmeasured_calls:
             text += f" {self.unmeasured_calls} answers came without token counts and are not in it."
         return text
+
+    def outcome(self) -> Outcome:
+        """How a run ends that left samples out for its budget."""
+        return Outcome("stopped", stop_reason=STOP_REASON, stop_message=self.sentence())
 
     def _keep(self, own: Spending) -> None:
         self._own = own

@@ -7,7 +7,7 @@ from typing import Any
 
 from osmosis.evaluation.deadlines import Deadlines
 from osmosis.evaluation.parts import EnvironmentPart, RolloutPart
-from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_at_once
+from osmosis.evaluation.plan import EvaluationPlan, Sink, calls_allowed
 from osmosis.evaluation.redaction import MIN_SECRET_CHARS, is_too_short
 from osmosis.evaluation.sandbox import choose_sandbox
 
@@ -15,8 +15,15 @@ MANY_SAMPLES = 20
 """From here on a run one sample at a time deserves a hint."""
 
 
-def samples_in_flight(plan: EvaluationPlan, advertised: int | None) -> int:
+def run_in_flight(plan: EvaluationPlan, advertised: int | None) -> int:
+    """The most samples in flight in the whole run."""
     return plan.batch_size if advertised is None else min(plan.batch_size, advertised)
+
+
+def samples_in_flight(plan: EvaluationPlan, advertised: int | None) -> int:
+    """This evaluation's share of them, so that all rollout processes of the run together take no
+    more than the rollout advertises."""
+    return max(1, plan.slice.share(run_in_flight(plan, advertised)))
 
 
 def effective_values(
@@ -25,13 +32,14 @@ def effective_values(
     environment: EnvironmentPart,
     model: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """For ``Sink.effective``: plain JSON, no secret."""
+    """For ``Sink.effective``: plain JSON, no secret, the same in every slice of a run."""
     advertised = process.max_concurrent
     deadlines = Deadlines.of(plan)
     return {
         "batch_size": plan.batch_size,
         "advertised_max_concurrent": advertised,
-        "in_flight": samples_in_flight(plan, advertised),
+        "in_flight": run_in_flight(plan, advertised),
+        "shards": plan.slice.count,
         "agent_workflow_timeout_s": plan.agent_workflow_timeout_s,
         "grader_timeout_s": plan.grader_timeout_s,
         "sample_deadline_s": deadlines.sample_s,
@@ -39,7 +47,7 @@ def effective_values(
         "pass_threshold": plan.pass_threshold,
         "n": plan.n,
         "call_limits": {
-            "calls_at_once": calls_at_once(plan) * plan.shards,
+            "calls_at_once": calls_allowed(plan),
             "max_retries": plan.advanced.max_retries,
             "max_retry_s": plan.advanced.max_retry_s,
             "max_tokens": plan.advanced.max_tokens,

@@ -22,7 +22,7 @@ from typing import Any
 
 from osmosis.evaluation.admission import Admission
 from osmosis.evaluation.background import Background
-from osmosis.evaluation.budget import STOP_REASON, Budget
+from osmosis.evaluation.budget import Budget
 from osmosis.evaluation.crash_isolation import CrashIsolation
 from osmosis.evaluation.deadlines import (
     EARLY_END_FLUSH_S,
@@ -42,7 +42,7 @@ from osmosis.evaluation.exports import Exports
 from osmosis.evaluation.fault_response import FaultResponse, Halted
 from osmosis.evaluation.fault_watch import Ended
 from osmosis.evaluation.parts import Parts
-from osmosis.evaluation.plan import Done, EvaluationPlan, Outcome, RowSource, Sink
+from osmosis.evaluation.plan import DRAINED, Done, EvaluationPlan, Outcome, RowSource, Sink
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.recorder import Recorder
 from osmosis.evaluation.redacting_sink import RedactingSink
@@ -66,6 +66,8 @@ class Progress:
 
     in_flight: int
     waiting_for: str | None = None
+    halted: Outcome | None = None
+    """Why no new sample starts, in no slice of the run; those in flight are finished."""
 
 
 async def evaluate(
@@ -78,8 +80,12 @@ async def evaluate(
     parts: Parts | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     budget: Budget | None = None,
+    drain: asyncio.Event | None = None,
 ) -> Outcome:
-    """Run ``plan`` to its end, or until ``stop`` is set. Never raises for a run's own failure."""
+    """Run ``plan`` to its end, or until ``stop`` is set. Never raises for a run's own failure.
+
+    Once ``drain`` is set no new sample starts, and those in flight are finished.
+    """
     evaluation = Evaluation(
         plan,
         rows,
@@ -91,15 +97,16 @@ async def evaluate(
     )
     work = asyncio.create_task(evaluation.run())
     stopped = asyncio.create_task(stop.wait())
+    drained = asyncio.create_task(evaluation.drain_once(drain or asyncio.Event()))
     try:
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             await evaluation.stop()
         return await work
     finally:
-        stopped.cancel()
-        work.cancel()
-        await asyncio.gather(stopped, work, return_exceptions=True)
+        for task in (stopped, drained, work):
+            task.cancel()
+        await asyncio.gather(stopped, drained, work, return_exceptions=True)
 
 
 class Evaluation:
@@ -137,7 +144,7 @@ class Evaluation:
         self._lanes: list[asyncio.Task[None]] = []
         self._background = Background()
         self._failure: RunFailed | None = None
-        self._stopping = False
+        self._stopping = self._draining = False
         self._host: RolloutHost
         self._tries: Tries
         self._recorder: Recorder
@@ -167,8 +174,17 @@ class Evaluation:
         elif self._lanes:
             await self._abandon_tries()
 
+    async def drain_once(self, asked: asyncio.Event) -> None:
+        """When ``asked``: start nothing more, and finish what is in flight."""
+        await asked.wait()
+        self._draining = True
+        if self._starting is None or not self._starting.done():
+            await self.stop()
+        else:
+            self._admission.close()
+
     async def _run(self) -> Outcome:
-        if self._plan.selected_rows and len(self._done) >= self._plan.selected_rows * self._plan.n:
+        if self._plan.selected_rows and len(self._done) >= self._plan.planned_samples:
             return await self._summarize()
         if self._budget.is_spent:
             return await self._out_of_budget()
@@ -180,6 +196,8 @@ class Evaluation:
             return Outcome("stopped", stop_reason="user")
         if self._budget.is_spent and self._is_incomplete():
             return await self._out_of_budget()
+        if self._draining and self._is_incomplete():
+            return await self._summarize(Outcome("stopped", stop_reason=DRAINED))
         return await self._summarize()
 
     def _on_budget_spent(self) -> None:
@@ -192,26 +210,29 @@ class Evaluation:
             f"{self._budget.sentence()} No new sample starts; {in_flight} in flight are finished.",
             self._budget.describe(),
         )
+        self._tell_progress()
 
     def _is_incomplete(self) -> bool:
-        planned = self._plan.selected_rows * self._plan.n
+        planned = self._plan.planned_samples
         return not planned or len(self._done) + self._recorded < planned
 
     async def _out_of_budget(self) -> Outcome:
-        await self._sink.stage("summarizing")
-        await self._sink.flush()
-        return Outcome("stopped", stop_reason=STOP_REASON, stop_message=self._budget.sentence())
+        return await self._summarize(self._budget.outcome())
 
-    async def _summarize(self) -> Outcome:
+    async def _summarize(self, outcome: Outcome | None = None) -> Outcome:
         await self._sink.stage("summarizing")
         await self._sink.flush()
-        return Outcome("finished")
+        return outcome or Outcome("finished")
 
     def _failed(self, error: RunFailed) -> Outcome:
+        told = self._told(error)
+        self._sink.log("error", "run", told.message, {"kind": told.kind, "hint": told.hint})
+        return Outcome("failed", told)
+
+    def _told(self, error: RunFailed) -> RunError:
         text = self._redactor.text(error.message)
         hint = self._redactor.text(error.hint) if error.hint else None
-        self._sink.log("error", "run", text, {"kind": error.kind, "hint": hint})
-        return Outcome("failed", RunError(kind=error.kind, message=text, hint=hint))
+        return RunError(kind=error.kind, message=text, hint=hint)
 
     # --- start-up ----------------------------------------------------------------------------
 
@@ -247,13 +268,14 @@ class Evaluation:
         advertised = process.max_concurrent
         in_flight = samples_in_flight(plan, advertised)
         await self._sink.effective(effective_values(plan, process, environment, model))
-        warn_about_limits(plan, advertised, self._sink)
-        warn_about_short_secrets(plan, self._sink)
+        if plan.slice.index == 0:
+            warn_about_limits(plan, advertised, self._sink)
+            warn_about_short_secrets(plan, self._sink)
         self._host = RolloutHost(plan, environment, self._sink, self._parts, self._outputs.add)
         self._host.adopt(process)
         keeper = self._assemble(in_flight, str(model.get("model") or plan.model_path))
         await self._sink.stage("running")
-        open_samples = plan.selected_rows * plan.n - len(self._done)
+        open_samples = plan.planned_samples - len(self._done)
         lanes = in_flight if open_samples <= 0 else min(in_flight, open_samples)
         beside = [
             asyncio.create_task(self._guarded(keeper.run())),
@@ -359,16 +381,25 @@ class Evaluation:
     def _end_with(self, error: RunFailed) -> None:
         self._failure = self._failure or error
         self._admission.close()
+        self._tell_progress()
 
     # --- beside the lanes --------------------------------------------------------------------
 
     async def _report_progress(self) -> None:
+        while True:
+            self._tell_progress()
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
+
+    def _tell_progress(self) -> None:
         if self._on_progress is None:
             return
-        while True:
-            waiting_for = self._faults.waiting_for or self._tries.waiting_for()
-            self._on_progress(Progress(self._tries.in_flight, waiting_for))
-            await asyncio.sleep(PROGRESS_INTERVAL_S)
+        halted: Outcome | None = None
+        if self._failure is not None:
+            halted = Outcome("failed", self._told(self._failure))
+        elif self._budget.is_spent:
+            halted = self._budget.outcome()
+        waiting_for = self._faults.waiting_for or self._tries.waiting_for()
+        self._on_progress(Progress(self._tries.in_flight, waiting_for, halted))
 
     async def _abandon_tries(self) -> None:
         """Cancel everything in flight; lanes that are recording get a moment to finish."""

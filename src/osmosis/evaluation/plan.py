@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from osmosis.evaluation.slice import Slice
 from osmosis.wire.runner import LogLevel, ModelEndpoint, RowItem, RunError, Stage
 from osmosis.wire.samples import SampleRecord
 from osmosis.workspace.advanced import AdvancedSection
 
 DEFAULT_CALLS_AT_ONCE = 64
 """Model calls at once when nothing says more: one sample may make several side by side."""
+DRAINED = "drained"
+"""Why an evaluation stopped that was asked to drain. Why the run stopped, who asked knows."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,11 @@ class EvaluationPlan:
     ``private_dirs`` must be invisible to user code (the platform's data directory).
     ``response_store`` is used when ``[advanced] cache`` asks for it; ``replays``
     are the runs that ``replay/RUN`` names.
-    ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``shards``:
-    how many evaluations like this one share the run, its keys and its ceilings; ``batch_size`` is
-    this one's share already. With ``stored`` the workflow does not run and the policy is not
-    called: those samples are graded again.
+    ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``slice`` is
+    the part of the run that this evaluation executes: ``selected_rows``, ``batch_size`` and the
+    ceilings stay the whole run's. With ``checked`` another evaluation of the run has checked the
+    models: what ``GatewayPart.describe`` said there. With ``stored`` the workflow does not run and
+    the policy is not called: those samples are graded again.
     """
 
     run_id: str
@@ -52,16 +56,24 @@ class EvaluationPlan:
     rollout_port: int | None = None
     response_store: ResponseStore | None = field(default=None, repr=False)
     replays: tuple[ReplaySource, ...] = ()
-    shards: int = 1
+    slice: Slice = field(default_factory=Slice)
+    checked: Mapping[str, Any] | None = None
     stored: StoredSamples | None = field(default=None, repr=False)
+
+    @property
+    def planned_samples(self) -> int:
+        """The samples of this evaluation's slice; 0 while the number of rows is unknown."""
+        return self.slice.share(self.selected_rows) * self.n
+
+
+def calls_allowed(plan: EvaluationPlan) -> int:
+    """The most model calls in flight under one key, in the whole run."""
+    return plan.advanced.max_concurrent_calls or max(DEFAULT_CALLS_AT_ONCE, plan.batch_size)
 
 
 def calls_at_once(plan: EvaluationPlan) -> int:
-    """The most model calls in flight under one key, this evaluation's share of them."""
-    allowed = plan.advanced.max_concurrent_calls or max(
-        DEFAULT_CALLS_AT_ONCE, plan.batch_size * plan.shards
-    )
-    return max(1, allowed // plan.shards)
+    """This evaluation's share of them."""
+    return max(1, plan.slice.share(calls_allowed(plan)))
 
 
 class ResponseStore(Protocol):

@@ -1,33 +1,42 @@
 """What a worker and its shard say to each other: lines of JSON over the shard's stdin and stdout.
 
-Downwards first one :class:`ShardJob` behind its length, then the words ``stop`` or ``abandon``;
-the end of the stream means that the worker is gone. Upwards one :class:`ShardState` whenever it
-changes, and at least every second as a sign of life.
+Downwards first one :class:`ShardJob` behind its length, then the words ``stop``, ``drain`` or
+``abandon``; the end of the stream means that the worker is gone. Upwards one :class:`ShardState`
+whenever it changes, and at least every second as a sign of life; the last one says how the shard's
+slice of the run ended.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from osmosis.wire.runner import Claim, Stage
+from osmosis.evaluation.slice import Slice
+from osmosis.wire.runner import Claim, FinishRequest, Stage
 
 STOP = b"stop\n"
-"""End the run as its user asked, and report it stopped."""
+"""End the run as its user asked."""
+DRAIN = b"drain\n"
+"""Another shard of the run halted it: start no new sample, and finish those in flight."""
 ABANDON = b"abandon\n"
-"""Let the run go: send what is graded, report nothing; somebody else will go on with it."""
+"""Let the run go: send what is graded; somebody else will go on with it."""
 
-EXIT_REPORTED = 0
-"""The end of the run is reported to the platform."""
+EXIT_ENDED = 0
+"""The slice has ended, and the last state says how."""
 EXIT_LEASE_LOST = 75
 EXIT_ABANDONED = 76
 LENGTH_BYTES = 8
 
 
 class ShardJob(BaseModel):
-    """Everything a shard needs. Holds the token and secret values: only ever sent over a pipe."""
+    """Everything a shard needs. Holds the token and secret values: only ever sent over a pipe.
+
+    ``checked``: what another shard of the run has found out of its models, so that they are not
+    asked again.
+    """
 
     url: str
     token: str
@@ -38,6 +47,8 @@ class ShardJob(BaseModel):
     private_dirs: list[str] = Field(default_factory=list)
     platform_ahead_s: float = 0.0
     """By how much the platform's clock was ahead of this machine's when the run was claimed."""
+    slice: Slice = Field(default_factory=Slice)
+    checked: dict[str, Any] | None = None
 
 
 def frame(job: ShardJob) -> bytes:
@@ -64,6 +75,11 @@ def _read_exactly(descriptor: int, count: int) -> bytes | None:
     return b"".join(chunks)
 
 
+def log_of_slice(run_dir: Path, part: Slice) -> Path:
+    """Where the shards of a slice print what nobody asked them for."""
+    return run_dir / f"shard-{part.index}.log"
+
+
 class ShardState(BaseModel):
     """What a shard is doing. ``acknowledged`` counts the records that the platform has."""
 
@@ -73,5 +89,7 @@ class ShardState(BaseModel):
     effective: dict[str, Any] | None = None
     loop_lag_ms: float | None = None
     acknowledged: int = 0
-    finishing: bool = False
-    """The end of the run is being reported: the lease ends with it."""
+    halted: FinishRequest | None = None
+    """Why no shard of the run may start a new sample: how the run will end for it."""
+    end: FinishRequest | None = None
+    """How the slice ended; every record of it is with the platform."""

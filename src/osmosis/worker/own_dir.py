@@ -2,7 +2,7 @@
 
 <work>/<pid>-<start time>/owner.lock      held by its worker
                           processes/      one record per shard (process_life)
-                          <run>-<serial>/ one run: shard.log and a directory per shard
+                          <run>-<serial>/ one run: a log for each slice, a directory for each shard
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
-"""Keeps one claimed run going: heartbeats, its shard, and the end of both.
+"""Keeps one claimed run going: heartbeats, its slices, and the end of all of them.
+
+    one shard, or several            shard_count.py
+    the first slice starts alone     it builds the environment and checks the models for all
+    the others start                 each with its share of what the run may have in flight
+    a shard dies                     its slice goes on in a new one (slice_keeper.py)
+    a shard halts the run            the others start no new sample, and finish those in flight
+    every slice has ended            the end of the run is reported, here and nowhere else
 
 The lease decides. Once the platform says it is lost, or has not answered for as long as it
-lasts, the shard's process group is killed at once: somebody else may be executing the run.
+lasts, the shards' process groups are killed at once: somebody else may be executing the run.
 """
 
 from __future__ import annotations
@@ -10,43 +17,30 @@ import asyncio
 import logging
 import shutil
 import time
-from contextlib import suppress
+from collections import deque
 from pathlib import Path
+from typing import Any
 
-from osmosis.evaluation.process_life import describe_exit
 from osmosis.evaluation.redaction import Redactor
-from osmosis.wire.runner import Claim, FinishRequest, HeartbeatRequest, RunError
-from osmosis.worker.channel import (
-    ABANDON,
-    EXIT_ABANDONED,
-    EXIT_LEASE_LOST,
-    EXIT_REPORTED,
-    STOP,
-    ShardJob,
-    ShardState,
-)
+from osmosis.evaluation.slice import Slice
+from osmosis.wire.runner import Claim, FinishRequest, HeartbeatRequest
+from osmosis.worker.channel import DRAIN, STOP, ShardJob
 from osmosis.worker.client import RunClient
 from osmosis.worker.errors import LeaseLost, RunnerError
+from osmosis.worker.run_state import effective_values, run_end, run_state
 from osmosis.worker.settings import WorkerSettings
-from osmosis.worker.shard_process import ShardProcess
+from osmosis.worker.shard_count import shard_count
+from osmosis.worker.slice_keeper import SliceKeeper
 from osmosis.worker.spare_shards import SpareShards
+from osmosis.worker.usable_cores import usable_cores
 
 HEARTBEAT_S = 1.0
 HEARTBEAT_SHARE = 0.25
 """Never rarer than this share of the lease."""
 SHORTEST_BEAT_S = 0.1
 """What a heartbeat gets at least, however little is left of the lease."""
-MAX_RESTARTS = 5
-"""Restarts in a row without one more acknowledged record."""
 STOP_LIMIT_S = 8.0
-"""From the user's stop until the shard is killed; below the platform's own limit."""
-ABANDON_LIMIT_S = 4.0
-SILENCE_LIMIT_S = 60.0
-"""How long a shard may say nothing before it counts as hung."""
-FINISH_LIMIT_S = 3.0
-"""From the end of the lease to the exit of the shard that reported the run's end."""
-RESTART_DELAY_S = 0.2
-LOG_TAIL_BYTES = 4000
+"""From the user's stop until the shards are killed; below the platform's own limit."""
 
 log = logging.getLogger("osmosis.worker")
 
@@ -69,19 +63,35 @@ class RunKeeper:
         self._spec = claim.spec
         self._platform_ahead_s = 0.0 if claim.now is None else claim.now - time.time()
         self._run = run
-        self._shards = shards
         self._directory = directory
         self._token = token
-        self._redactor = Redactor(
+        redactor = Redactor(
             [token, *claim.spec.secrets.values()]
             + [endpoint.api_key for endpoint in claim.spec.endpoints if endpoint.api_key]
         )
-        self._shard: ShardProcess | None = None
+        count = shard_count(self._spec, cores=usable_cores(), most=settings.max_shards)
+        self._slices = [
+            SliceKeeper(
+                Slice(index, count),
+                shards,
+                make_job=self._job,
+                directory=directory,
+                redactor=redactor,
+                ids=self._ids,
+                on_state=self._hear,
+            )
+            for index in range(count)
+        ]
+        self._places = 1
+        """Slices that may be executed at once; one until the first is under way."""
+        self._under_way = asyncio.Event()
+        self._checked: dict[str, Any] | None = None
+        self._halted: FinishRequest | None = None
+        self._words: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
         self._stop_asked_at: float | None = None
-        self._killed_because = ""
-        self._abandoning = False
+        self._reporting = self._abandoning = False
 
     @property
     def run_id(self) -> str:
@@ -96,55 +106,103 @@ class RunKeeper:
         """Execute the run to its end, or drop it."""
         beating = asyncio.create_task(self._beat())
         try:
-            await self._supervise()
+            if (end := await self._execute()) is not None:
+                await self._finish(end)
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
-            if self._shard is not None:
-                await self._shard.kill()
+            for task in (beating, *self._words):
+                task.cancel()
+            await asyncio.gather(beating, *self._words, return_exceptions=True)
+            await self._drop_slices("the run is over")
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def abandon(self) -> None:
         """The worker ends: send what is graded, and leave the run to somebody else."""
         self._abandoning = True
-        if self._shard is not None:
-            await self._shard.say(ABANDON)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ABANDON_LIMIT_S):
-                    await self._shard.wait()
-            await self._shard.kill()
+        await asyncio.gather(*(each.abandon() for each in self._slices))
 
-    # --- the shard ---------------------------------------------------------------------------
+    # --- the slices --------------------------------------------------------------------------
 
-    async def _supervise(self) -> None:
-        fruitless = serial = 0
-        while not (self._lost.is_set() or self._abandoning):
-            serial += 1
-            status, acknowledged = await self._run_shard(serial)
-            if self._lost.is_set() or status in (EXIT_REPORTED, EXIT_LEASE_LOST, EXIT_ABANDONED):
-                return
-            if self._stop_asked_at is not None:
-                await self._finish(FinishRequest(status="stopped", stop_reason="user"))
-                return
-            fruitless = 0 if acknowledged else fruitless + 1
-            how = self._killed_because or describe_exit(status)
-            log.warning("The shard ended (%s).%s", how, self._last_words(), extra=self._ids)
-            if fruitless > MAX_RESTARTS:
-                await self._give_up(how)
-                return
-            await asyncio.sleep(RESTART_DELAY_S)
+    async def _execute(self) -> FinishRequest | None:
+        """How the run ended; None when it is dropped."""
+        waiting, ends = deque(self._slices), list[FinishRequest]()
+        running = dict[asyncio.Task[FinishRequest | None], SliceKeeper]()
+        under_way = asyncio.create_task(self._under_way.wait())
+        try:
+            while True:
+                while waiting and len(running) < self._places and not self._is_ending:
+                    keeper = waiting.popleft()
+                    running[asyncio.create_task(keeper.keep())] = keeper
+                if not running:
+                    break
+                news = {under_way} if not under_way.done() else set[asyncio.Task[Any]]()
+                await asyncio.wait({*running, *news}, return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in running if each.done()]:
+                    keeper = running.pop(task)
+                    if (end := task.result()) is not None:
+                        ends.append(end)
+                        self._take_in(keeper, end)
+                    elif not self._abandoning:
+                        self._lost.set()
+                        await self._drop_slices("the lease is lost")
+        finally:
+            under_way.cancel()
+            for task in running:
+                task.cancel()
+            await asyncio.gather(under_way, *running, return_exceptions=True)
+        if self._lost.is_set() or self._abandoning:
+            return None
+        return run_end(ends, self._halted, complete=not waiting)
 
-    async def _run_shard(self, serial: int) -> tuple[int, int]:
-        """(exit status, records acknowledged) of one shard process."""
-        work_dir = self._directory / f"shard-{serial}"
-        work_dir.mkdir(parents=True)
-        self._killed_because = ""
-        self._shard = shard = await self._shards.take()
-        if self._abandoning or self._lost.is_set():
-            await shard.kill()
-            self._shards.ended(shard)
-            return EXIT_ABANDONED, 0
-        job = ShardJob(
+    @property
+    def _is_ending(self) -> bool:
+        return (
+            self._abandoning
+            or self._lost.is_set()
+            or self._stop_asked_at is not None
+            or self._halted is not None
+        )
+
+    def _hear(self, keeper: SliceKeeper) -> None:
+        """A shard has spoken."""
+        state = keeper.state
+        self._news.set()
+        if state.stage == "running" and state.effective and not self._under_way.is_set():
+            self._checked = state.effective.get("model")
+            # Each slice needs one sample at least of what may be in flight.
+            self._places = min(len(self._slices), state.effective.get("in_flight") or 1)
+            self._under_way.set()
+        if state.halted is not None:
+            self._halt(keeper, state.halted)
+
+    def _take_in(self, keeper: SliceKeeper, end: FinishRequest) -> None:
+        """A slice has ended. One that left samples out ends the run."""
+        if end.status == "stopped" and end.stop_reason == "user":
+            self._ask_to_stop()
+        elif end.status != "finished":
+            self._halt(keeper, end)
+
+    def _halt(self, keeper: SliceKeeper, why: FinishRequest) -> None:
+        if self._halted is None and self._stop_asked_at is None:
+            self._halted = why
+            self._tell(DRAIN, [each for each in self._slices if each is not keeper])
+
+    def _ask_to_stop(self) -> None:
+        if self._stop_asked_at is None:
+            self._stop_asked_at = asyncio.get_running_loop().time()
+            self._tell(STOP, self._slices)
+
+    def _tell(self, word: bytes, slices: list[SliceKeeper]) -> None:
+        """Beside everything else: a shard that does not listen holds nobody up."""
+        for each in slices:
+            task = asyncio.create_task(each.say(word))
+            self._words.add(task)
+            task.add_done_callback(self._words.discard)
+
+    async def _drop_slices(self, why: str) -> None:
+        await asyncio.gather(*(each.drop(why) for each in self._slices))
+
+    def _job(self, part: Slice, work_dir: Path) -> ShardJob:
+        return ShardJob(
             url=self._settings.url,
             token=self._token,
             claim=self._claim,
@@ -153,32 +211,9 @@ class RunKeeper:
             ledger_dir=str(self._settings.ledger_dir),
             private_dirs=[str(self._settings.directory)],
             platform_ahead_s=self._platform_ahead_s,
+            slice=part,
+            checked=self._checked,
         )
-        await shard.give(job, self._on_state)
-        if self._stop_asked_at is not None:
-            await shard.say(STOP)
-        try:
-            status = await shard.wait()
-        finally:
-            self._shards.ended(shard)
-        await asyncio.to_thread(shutil.rmtree, work_dir, ignore_errors=True)
-        return status, shard.state.acknowledged
-
-    def _on_state(self, state: ShardState) -> None:
-        self._news.set()
-
-    async def _kill(self, why: str) -> None:
-        if self._shard is not None:
-            self._killed_because = why
-            await self._shard.kill()
-
-    def _last_words(self) -> str:
-        """The end of the shard's own log, without secret values."""
-        try:
-            raw = (self._directory / "shard.log").read_bytes()[-LOG_TAIL_BYTES:]
-        except OSError:
-            return ""
-        return "\n" + self._redactor.text(raw.decode("utf-8", "replace")).rstrip() if raw else ""
 
     # --- the lease ---------------------------------------------------------------------------
 
@@ -205,8 +240,8 @@ class RunKeeper:
                 lease_s, told = answer.lease_s, request
                 held_until = asked_at + lease_s
                 if answer.stop:
-                    await self._ask_to_stop()
-            await self._check_shard()
+                    self._ask_to_stop()
+            await self._check_slices()
             self._news.clear()
             if told is None or told.stage == self._request().stage:
                 pause_s = min(HEARTBEAT_S, lease_s * HEARTBEAT_SHARE, held_until - loop.time())
@@ -216,62 +251,36 @@ class RunKeeper:
         """Until the next beat is due, or the stage has changed."""
         loop = asyncio.get_running_loop()
         due = loop.time() + pause_s
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout_at(due):
                 while told is None or self._request().stage == told.stage:
                     await self._news.wait()
                     self._news.clear()
+        except TimeoutError:
+            return
 
     def _request(self) -> HeartbeatRequest:
-        state = self._shard.state if self._shard is not None else ShardState()
-        return HeartbeatRequest(
-            stage=state.stage,
-            in_flight=state.in_flight,
-            waiting_for=state.waiting_for,
-            effective=state.effective,
-            loop_lag_ms=state.loop_lag_ms,
-        )
+        return run_state([each.state for each in self._slices])
 
-    async def _check_shard(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._stop_asked_at is not None and loop.time() - self._stop_asked_at > STOP_LIMIT_S:
-            await self._kill("it did not stop in time")
-        elif self._shard is not None and loop.time() - self._shard.last_sign > SILENCE_LIMIT_S:
-            await self._kill(f"it said nothing for {SILENCE_LIMIT_S:.0f} s")
-
-    async def _ask_to_stop(self) -> None:
-        if self._stop_asked_at is None:
-            self._stop_asked_at = asyncio.get_running_loop().time()
-            if self._shard is not None:
-                await self._shard.say(STOP)
+    async def _check_slices(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._stop_asked_at is not None and now - self._stop_asked_at > STOP_LIMIT_S:
+            await asyncio.gather(*(each.kill("it did not stop in time") for each in self._slices))
+        else:
+            await asyncio.gather(*(each.check() for each in self._slices))
 
     async def _drop(self, why: str) -> None:
         self._lost.set()
-        if self._shard is not None and self._shard.state.finishing:
-            # The report ended the lease; the shard is about to exit by itself.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FINISH_LIMIT_S):
-                    await self._shard.wait()
-                    return
+        if self._reporting:
+            return  # The report of its end ended the lease.
         log.warning("The run is dropped: %s", why, extra=self._ids)
-        await self._kill("the lease is lost")
+        await self._drop_slices("the lease is lost")
 
-    async def _give_up(self, how: str) -> None:
-        await self._finish(
-            FinishRequest(
-                status="failed",
-                error=RunError(
-                    kind="worker_lost",
-                    message=f"The process that executes the run ended {MAX_RESTARTS + 1} times in "
-                    f"a row without a result ({how}).",
-                    hint="The worker's log has its last words; out of memory is the usual cause. "
-                    "Retry the run: what is graded is kept.",
-                ),
-            )
-        )
-
-    async def _finish(self, request: FinishRequest) -> None:
-        """Report the end in the shard's place, while the lease lasts."""
+    async def _finish(self, end: FinishRequest) -> None:
+        """Report the end of the run, while the lease lasts."""
+        effective = effective_values([each.state for each in self._slices])
+        request = end.model_copy(update={"effective": effective})
+        self._reporting = True
         while not self._lost.is_set():
             try:
                 await self._run.finish(request)

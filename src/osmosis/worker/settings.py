@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from osmosis.wire.errors import ValidationFailed
 
 DEFAULT_DIRECTORY = "~/.osmosis/worker"
-MAX_SLOTS = 256
+DEFAULT_SLOTS, MAX_SLOTS = 4, 256
+MAX_SHARDS = 64
 
 
 class WorkerSettings(BaseModel):
@@ -23,7 +24,17 @@ class WorkerSettings(BaseModel):
         None, description="OSMOSIS_WORKER_TOKEN_FILE: file with the worker token; else stdin."
     )
     slots: int = Field(
-        4, ge=1, le=MAX_SLOTS, description="OSMOSIS_WORKER_SLOTS: runs executed at once."
+        DEFAULT_SLOTS,
+        ge=1,
+        le=MAX_SLOTS,
+        description="OSMOSIS_WORKER_SLOTS: runs executed at once.",
+    )
+    max_shards: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_SHARDS,
+        description="OSMOSIS_WORKER_MAX_SHARDS: processes that one run may be split over; else as "
+        "many as there are processors.",
     )
     directory: Path = Field(
         description="OSMOSIS_WORKER_DIR: scratch space and caches; else OSMOSIS_DATA_DIR, "
@@ -58,11 +69,6 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> WorkerSettings:
             "OSMOSIS_WORKER_URL is not set to the address of a platform.",
             hint="Set it to the address that `osmosis server start` prints.",
         )
-    slots = environ.get("OSMOSIS_WORKER_SLOTS") or "4"
-    if not (slots.isdecimal() and 1 <= int(slots) <= MAX_SLOTS):
-        raise ValidationFailed(
-            f"OSMOSIS_WORKER_SLOTS is '{slots}', not a whole number from 1 to {MAX_SLOTS}."
-        )
     directory = (
         environ.get("OSMOSIS_WORKER_DIR") or environ.get("OSMOSIS_DATA_DIR") or DEFAULT_DIRECTORY
     )
@@ -70,9 +76,20 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> WorkerSettings:
     return WorkerSettings(
         url=url,
         token_file=Path(token_file) if token_file else None,
-        slots=int(slots),
+        slots=_whole_number(environ, "OSMOSIS_WORKER_SLOTS", MAX_SLOTS) or DEFAULT_SLOTS,
+        max_shards=_whole_number(environ, "OSMOSIS_WORKER_MAX_SHARDS", MAX_SHARDS),
         directory=Path(directory).expanduser().absolute(),
     )
+
+
+def _whole_number(environ: Mapping[str, str], name: str, most: int) -> int | None:
+    """The variable's value, from 1 to ``most``; None when it is not set."""
+    text = environ.get(name)
+    if not text:
+        return None
+    if not (text.isdecimal() and 1 <= int(text) <= most):
+        raise ValidationFailed(f"{name} is '{text}', not a whole number from 1 to {most}.")
+    return int(text)
 
 
 _stdin_token: list[str] = []

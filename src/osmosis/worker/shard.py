@@ -1,8 +1,9 @@
-"""A shard: one process that executes one run. ``python -m osmosis.worker.shard PARENT_PID``.
+"""A shard: one process that executes a run, or a slice of a big one.
 
-It is started ahead of need, imports everything, and waits on stdin for its job; so a claim
-starts in milliseconds. Its own stdout is the channel to the worker (``channel.py``); whatever
-else is printed in this process goes to ``shard.log`` in the run's directory.
+``python -m osmosis.worker.shard PARENT_PID`` is started ahead of need, imports everything, and
+waits on stdin for its job; so a claim starts in milliseconds. Its own stdout is the channel to the
+worker (``channel.py``); whatever else is printed in this process goes to ``shard-N.log`` in the
+run's directory.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from osmosis.wire.spending import Spending
 from osmosis.worker.call_ledger import CallLedger
 from osmosis.worker.channel import (
     ABANDON,
+    DRAIN,
     EXIT_ABANDONED,
+    EXIT_ENDED,
     EXIT_LEASE_LOST,
-    EXIT_REPORTED,
     STOP,
     ShardJob,
     ShardState,
+    log_of_slice,
     read_job,
 )
 from osmosis.worker.client import RunClient, RunnerClient
@@ -89,20 +92,29 @@ class Reporter:
     def progress(self, progress: Progress) -> None:
         self.state.in_flight = progress.in_flight
         self.state.waiting_for = progress.waiting_for
+        if progress.halted is not None and self.state.halted is None:
+            self.state.halted = _told(progress.halted)
+            self.send()
 
     def acknowledged(self, count: int) -> None:
         self.state.acknowledged += count
 
-    def finishing(self) -> None:
-        self.state.finishing = True
-        self.send()
-
     def send(self) -> None:
-        self.state.loop_lag_ms = round(self._lag.worst_s * 1000, 1)
-        line = self.state.model_dump_json(exclude_none=True).encode() + b"\n"
         # A worker that does not listen must not hold the run up: the next sign comes in a second.
         with suppress(BrokenPipeError, BlockingIOError):
-            os.write(self._descriptor, line)
+            os.write(self._descriptor, self._line())
+
+    def end(self, outcome: Outcome) -> None:
+        """The last word; it waits until the worker has it."""
+        self.state.end = _told(outcome)
+        os.set_blocking(self._descriptor, True)
+        # An earlier word may have got stuck half-way.
+        with suppress(BrokenPipeError), os.fdopen(self._descriptor, "wb", closefd=False) as channel:
+            channel.write(b"\n" + self._line())
+
+    def _line(self) -> bytes:
+        self.state.loop_lag_ms = round(self._lag.worst_s * 1000, 1)
+        return self.state.model_dump_json(exclude_none=True).encode() + b"\n"
 
     async def _keep_alive(self) -> None:
         while True:
@@ -110,8 +122,17 @@ class Reporter:
             await asyncio.sleep(SIGN_OF_LIFE_S)
 
 
+def _told(outcome: Outcome) -> FinishRequest:
+    return FinishRequest(
+        status=outcome.status,  # type: ignore[arg-type]  # Outcome's status is a plain str
+        stop_reason=outcome.stop_reason,
+        stop_message=outcome.stop_message,
+        error=outcome.error,
+    )
+
+
 class Shard:
-    """One job, from its claim to its reported end."""
+    """One job, from its beginning to its end."""
 
     def __init__(self, job: ShardJob, client: RunnerClient, reporter: Reporter) -> None:
         self._job = job
@@ -121,6 +142,7 @@ class Shard:
         self._reporter = reporter
         self._work_dir = Path(job.work_dir)
         self._stop = asyncio.Event()
+        self._drain = asyncio.Event()
         self._abandoned = False
         self._ledger = CallLedger.create(Path(job.ledger_dir), self._spec.run_id)
         self._accounted = False
@@ -139,6 +161,9 @@ class Shard:
     def stop(self) -> None:
         self._stop.set()
 
+    def drain(self) -> None:
+        self._drain.set()
+
     def abandon(self) -> None:
         self._abandoned = True
         self._stop.set()
@@ -153,18 +178,24 @@ class Shard:
                     async with asyncio.timeout(ABANDON_FLUSH_S):
                         await self._sink.flush()
                 return EXIT_ABANDONED
+            # However the slice ended, what is graded is kept; a lost lease ends the wait.
+            with suppress(RunFailed):
+                await self._sink.flush()
+            if self._sink.lease_lost:
+                return EXIT_LEASE_LOST
             await self._account_for_lost_calls()
-            await self._finish(outcome)
         except LeaseLost:
             return EXIT_LEASE_LOST
         finally:
             await self._sink.close()
             lost = self._ledger.lost or self._ledger.spent != Spending()
             self._ledger.close(settled=self._accounted or not lost)
-        return EXIT_REPORTED
+        self._reporter.end(outcome)
+        return EXIT_ENDED
 
     async def _outcome(self) -> Outcome:
-        rows = RowStream(self._run)
+        part = self._job.slice
+        rows = RowStream(self._run, first=part.index, step=part.count)
         rows.open()
         fetching = asyncio.create_task(self._fetch())
         stopping = asyncio.create_task(self._stop.wait())
@@ -191,6 +222,7 @@ class Shard:
             parts=real_parts(on_upstream=self._ledger.sent),
             on_progress=self._reporter.progress,
             budget=self._budget,
+            drain=self._drain,
         )
 
     def _acknowledged(self, records: Sequence[SampleRecord], spent: Spending | None) -> None:
@@ -237,7 +269,8 @@ class Shard:
         async def read() -> DoneSet:
             done = DoneSet(self._spec.n)
             async for row_index, run_index in self._run.done():
-                done.add(row_index, run_index)
+                if self._job.slice.holds(row_index):
+                    done.add(row_index, run_index)
             return done
 
         return await until_answered(read)
@@ -266,23 +299,6 @@ class Shard:
 
         return ReplaySource(replayed.name, replayed.run_name, replayed.model_path, fetch)
 
-    async def _finish(self, outcome: Outcome) -> None:
-        request = FinishRequest(
-            status=outcome.status,  # type: ignore[arg-type]  # Outcome's status is a plain str
-            stop_reason=outcome.stop_reason,
-            stop_message=outcome.stop_message,
-            error=outcome.error,
-            effective=self._reporter.state.effective or {},
-        )
-        self._reporter.finishing()
-
-        async def finish() -> None:
-            if self._sink.lease_lost:
-                raise LeaseLost("the run belongs to another worker now")
-            await self._run.finish(request)
-
-        await until_answered(finish)
-
     def _plan(self) -> EvaluationPlan:
         spec = self._spec
         return EvaluationPlan(
@@ -307,6 +323,8 @@ class Shard:
             response_store=HttpResponseStore(self._run),
             replays=tuple(self._replay(replayed) for replayed in spec.replays),
             private_dirs=tuple(Path(path) for path in self._job.private_dirs),
+            slice=self._job.slice,
+            checked=self._job.checked,
             stored=RemoteSamples(self._run, on_lease_lost=self._stop.set) if spec.regrade else None,
         )
 
@@ -327,7 +345,7 @@ def main() -> None:
     channel = os.dup(1)
     os.set_blocking(channel, False)
     log_stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
-    _print_to(work_dir.parent / "shard.log")
+    _print_to(log_of_slice(work_dir.parent, job.slice))
     logging.basicConfig(level=logging.WARNING)
     with shard_log(log_stream, Redactor(_secrets(job)).text):
         try:
@@ -347,9 +365,7 @@ async def _execute(job: ShardJob, channel: int) -> int:
     shard = Shard(job, client, reporter)
     beside = [asyncio.create_task(_listen(shard)), asyncio.create_task(collect_zombies())]
     try:
-        status = await shard.execute()
-        reporter.send()
-        return status
+        return await shard.execute()
     finally:
         for task in beside:
             task.cancel()
@@ -365,6 +381,8 @@ async def _listen(shard: Shard) -> None:
     while line := await reader.readline():
         if line == STOP:
             shard.stop()
+        elif line == DRAIN:
+            shard.drain()
         elif line == ABANDON:
             shard.abandon()
     os._exit(EXIT_ABANDONED)

@@ -39,6 +39,7 @@ from osmosis.evaluation.gateway.exchange import (
     error_response,
 )
 from osmosis.evaluation.gateway.model import Model
+from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.gateway.preflight import (
     STEP,
     check_model,
@@ -61,6 +62,8 @@ MAX_REQUEST_BYTES = 64 * 1024 * 1024
 CLOSED_SESSIONS_KEPT = 10_000
 SHUTDOWN_S = 1.0
 CLIENT_KEEPALIVE_S = 120.0
+RENAMES = "renames_max_tokens"
+"""Described when the check has found it: the endpoint only knows ``max_completion_tokens``."""
 PATH = re.compile(
     r"^/v1/(rollouts|judges)/([^/?]+)/(chat/completions|responses|(?:v1/)?messages)/?(?:\?.*)?$"
 )
@@ -141,8 +144,11 @@ class Gateway:
                 # OpenRouter tells the cost of each call itself.
                 known = used.price is not None or model.provider == "openrouter"
                 require_price(self._plan.advanced, model.path, known=known)
-            # The bare model: the check learns what it takes, and is no call of a sample.
-            await self._check(model, route, used.price)
+            if self._plan.checked is None:
+                # The bare model: the check learns what it takes, and is no call of a sample.
+                await self._check(model, route, used.price)
+            else:
+                self._recall_check(model, route, self._plan.checked)
 
     async def _check(self, model: Model, route: Route, price: Price | None) -> None:
         advanced, cache = self._plan.advanced, self._cache
@@ -160,6 +166,14 @@ class Gateway:
             }
         if cache is not None:
             cache.learn(model, small_request(route, advanced))
+
+    def _recall_check(self, model: Model, route: Route, checked: Mapping[str, Any]) -> None:
+        """Take over what another gateway of the run has found out (:meth:`describe`)."""
+        described = checked if route == "policy" else checked.get("judge", {})
+        if isinstance(model, OpenAICompatible):
+            model.renames_max_tokens = described.get(RENAMES) is True
+        if "check" in described:
+            self._checks[route] = described["check"]
 
     async def probe(self, route: Route, kind: str) -> RunFailed | None:
         """Ask the model of ``route`` once, now, whose calls fail with ``kind``: what is wrong with
@@ -293,6 +307,7 @@ class Gateway:
             "scripted": used.model.scripted,
             "price": used.price.describe() if used.price else None,
             **({"check": self._checks[route]} if route in self._checks else {}),
+            **({RENAMES: True} if _renames(self._models[route]) else {}),
             **(_replayed(used.model.source) if isinstance(used.model, ReplayModel) else {}),
         }
 
@@ -302,6 +317,10 @@ class Gateway:
         self._closed[session.rollout_id] = session.bearers
         if len(self._closed) > CLOSED_SESSIONS_KEPT:
             self._closed.popitem(last=False)
+
+
+def _renames(model: Model) -> bool:
+    return isinstance(model, OpenAICompatible) and model.renames_max_tokens
 
 
 def _replayed(source: ReplaySource) -> dict[str, Any]:
