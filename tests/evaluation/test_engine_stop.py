@@ -8,6 +8,7 @@ import time
 import pytest
 
 from osmosis.evaluation.engine import evaluate
+from osmosis.evaluation.plan import DRAINED
 from tests.evaluation.engine_fakes import MemorySink, plan, rows, until
 
 
@@ -80,3 +81,43 @@ async def test_a_stop_does_not_wait_for_a_sink_that_takes_nothing(world, tmp_pat
     async with asyncio.timeout(5):
         outcome = await task
     assert outcome.status == "stopped"
+
+
+async def test_a_drain_finishes_what_is_in_flight_and_starts_nothing_more(world, tmp_path):
+    drain, sink = asyncio.Event(), MemorySink()
+    scripts = [*["sleep 0.3"] * 4, *["reward 1"] * 20]
+    task = asyncio.create_task(
+        evaluate(
+            plan(tmp_path, selected_rows=24),
+            rows(*scripts),
+            set(),
+            sink,
+            asyncio.Event(),
+            parts=world.parts(),
+            drain=drain,
+        )
+    )
+    await until(lambda: world.most_in_flight >= 4)
+    drain.set()
+    outcome = await task
+    assert (outcome.status, outcome.stop_reason) == ("stopped", DRAINED)
+    assert sorted(sink.by_row()) == [0, 1, 2, 3]
+    assert world.all_stopped and sink.flushed
+
+
+async def test_a_drain_during_start_up_is_idle_at_once(world, tmp_path):
+    world.start_gate = asyncio.Event()
+    drain, sink = asyncio.Event(), MemorySink()
+    drain.set()
+    async with asyncio.timeout(2):
+        outcome = await evaluate(
+            plan(tmp_path),
+            rows("reward 1"),
+            set(),
+            sink,
+            asyncio.Event(),
+            parts=world.parts(),
+            drain=drain,
+        )
+    assert outcome.status == "stopped"
+    assert world.all_stopped and sink.records == []

@@ -55,6 +55,8 @@ class FakePlatform:
         self.away = False
         self.lose_acks = 0
         self.refuse_bulk = False
+        self.refuse_finish = False
+        self.finish_asked = 0
         self.hold_records: asyncio.Event | None = None
         self.held = 0
         self.batches: list[int] = []
@@ -213,6 +215,9 @@ class FakePlatform:
 
     async def _finish(self, request: web.Request) -> web.Response:
         run = self.runs[request.match_info["id"]]
+        self.finish_asked += 1
+        if self.refuse_finish:
+            return web.json_response({"message": "starting"}, status=503)
         run.finish = await request.json()
         run.status = run.finish["status"]
         return web.json_response({})

@@ -20,12 +20,24 @@ def test_the_directory_is_the_workers_own_else_the_platforms():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"OSMOSIS_WORKER_URL": ""}, {"OSMOSIS_WORKER_SLOTS": "0"}, {"OSMOSIS_WORKER_SLOTS": "many"}],
+    [
+        {"OSMOSIS_WORKER_URL": ""},
+        {"OSMOSIS_WORKER_SLOTS": "0"},
+        {"OSMOSIS_WORKER_SLOTS": "many"},
+        {"OSMOSIS_WORKER_MAX_SHARDS": "65"},
+    ],
 )
 def test_a_wrong_variable_is_named(wrong):
     with pytest.raises(ValidationFailed) as caught:
         load_settings(URL | wrong)
     assert next(iter(wrong)) in caught.value.message
+
+
+def test_numbers_that_are_not_set_have_their_defaults():
+    settings = load_settings(URL | {"OSMOSIS_WORKER_MAX_SHARDS": ""})
+    assert (settings.slots, settings.max_shards) == (4, None)
+    settings = load_settings(URL | {"OSMOSIS_WORKER_SLOTS": "2", "OSMOSIS_WORKER_MAX_SHARDS": "8"})
+    assert (settings.slots, settings.max_shards) == (2, 8)
 
 
 def test_the_token_is_read_anew_from_its_file(tmp_path):

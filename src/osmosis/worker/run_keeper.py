@@ -30,7 +30,7 @@ from osmosis.worker.errors import LeaseLost, RunnerError
 from osmosis.worker.run_state import effective_values, run_end, run_state
 from osmosis.worker.settings import WorkerSettings
 from osmosis.worker.shard_count import shard_count
-from osmosis.worker.slice_keeper import SliceKeeper
+from osmosis.worker.slice_keeper import ABANDON_LIMIT_S, SliceKeeper
 from osmosis.worker.spare_shards import SpareShards
 from osmosis.worker.usable_cores import usable_cores
 
@@ -91,7 +91,8 @@ class RunKeeper:
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
         self._stop_asked_at: float | None = None
-        self._reporting = self._abandoning = False
+        self._report: asyncio.Task[None] | None = None
+        self._abandoning = False
 
     @property
     def run_id(self) -> str:
@@ -107,7 +108,8 @@ class RunKeeper:
         beating = asyncio.create_task(self._beat())
         try:
             if (end := await self._execute()) is not None:
-                await self._finish(end)
+                self._report = asyncio.create_task(self._finish(end))
+                await asyncio.wait({self._report})
         finally:
             for task in (beating, *self._words):
                 task.cancel()
@@ -119,6 +121,9 @@ class RunKeeper:
         """The worker ends: send what is graded, and leave the run to somebody else."""
         self._abandoning = True
         await asyncio.gather(*(each.abandon() for each in self._slices))
+        if self._report is not None:
+            await asyncio.wait({self._report}, timeout=ABANDON_LIMIT_S)
+            self._report.cancel()
 
     # --- the slices --------------------------------------------------------------------------
 
@@ -271,7 +276,7 @@ class RunKeeper:
 
     async def _drop(self, why: str) -> None:
         self._lost.set()
-        if self._reporting:
+        if self._report is not None:
             return  # The report of its end ended the lease.
         log.warning("The run is dropped: %s", why, extra=self._ids)
         await self._drop_slices("the lease is lost")
@@ -280,7 +285,6 @@ class RunKeeper:
         """Report the end of the run, while the lease lasts."""
         effective = effective_values([each.state for each in self._slices])
         request = end.model_copy(update={"effective": effective})
-        self._reporting = True
         while not self._lost.is_set():
             try:
                 await self._run.finish(request)

@@ -10,7 +10,7 @@ from osmosis.wire.runner import FinishRequest, HeartbeatRequest, Stage
 from osmosis.worker.channel import ShardState
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
-FROM_RUNNING_ON = STAGES[STAGES.index("running") :]
+FROM_RUNNING_ON: tuple[Stage, ...] = ("running", "summarizing")
 
 
 def run_state(states: Sequence[ShardState]) -> HeartbeatRequest:
@@ -20,7 +20,7 @@ def run_state(states: Sequence[ShardState]) -> HeartbeatRequest:
     lags = [state.loop_lag_ms for state in living if state.loop_lag_ms is not None]
     waits = [state.waiting_for for state in living if state.waiting_for is not None]
     return HeartbeatRequest(
-        stage=_stage([state.stage for state in states if state.stage is not None]),
+        stage=_stage([state.stage for state in states]),
         in_flight=sum(in_flight) if in_flight else None,
         waiting_for=waits[0] if waits else None,
         effective=effective_values(states) or None,
@@ -56,10 +56,9 @@ def run_end(
     return (stopped or [halted or FinishRequest(status="stopped", stop_reason="user")])[-1]
 
 
-def _stage(stages: Sequence[Stage]) -> Stage | None:
+def _stage(stages: Sequence[Stage | None]) -> Stage | None:
     """The least advanced; but a run is running once a part of it is, whatever starts later."""
-    if not stages:
-        return None
-    least = min(stages, key=STAGES.index)
-    under_way = any(stage in FROM_RUNNING_ON for stage in stages)
-    return "running" if under_way and least not in FROM_RUNNING_ON else least
+    known = [stage for stage in stages if stage is not None]
+    if not any(stage in FROM_RUNNING_ON for stage in known):
+        return STAGES[min(STAGES.index(stage) for stage in known)] if known else None
+    return "summarizing" if all(stage == "summarizing" for stage in stages) else "running"

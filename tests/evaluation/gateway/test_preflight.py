@@ -60,6 +60,12 @@ async def test_an_endpoint_that_only_knows_max_completion_tokens_is_understood(
     await bench.post()
     assert [body.get("max_completion_tokens") for body in upstream.bodies] == [None, 32, 32]
     assert "max_tokens" not in upstream.bodies[2]
+    # Another shard of the run takes it over, and asks nothing.
+    other = await make_bench(advanced={"max_tokens": 32}, checked=bench.gateway.describe())
+    await other.gateway.preflight()
+    assert upstream.hits == 3
+    await other.post()
+    assert upstream.bodies[3].get("max_completion_tokens") == 32
 
 
 @pytest.mark.parametrize("status", [401, 403])
