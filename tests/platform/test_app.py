@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+
 import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from starlette.routing import BaseRoute
 
 import osmosis.platform
 from osmosis.platform.app import ROOMS, create_app
@@ -20,6 +26,29 @@ def test_no_api_path_ends_in_a_slash(platform_settings: Settings) -> None:
     paths = create_app(platform_settings).openapi()["paths"]
     assert "/api/health" in paths
     assert [path for path in paths if path != "/" and path.endswith("/")] == []
+
+
+def api_routes(routes: Iterable[BaseRoute]) -> Iterator[APIRoute]:
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif (included := getattr(route, "original_router", None)) is not None:
+            yield from api_routes(included.routes)
+
+
+def dependencies(dependant: Dependant) -> Iterator[Callable[..., object]]:
+    for one in dependant.dependencies:
+        assert one.call is not None
+        yield one.call
+        yield from dependencies(one)
+
+
+def test_no_route_and_no_dependency_costs_a_hop_to_a_thread(platform_settings: Settings) -> None:
+    routes = [*api_routes(create_app(platform_settings).routes)]
+    assert len(routes) > 90
+    for route in routes:
+        asked = {route.endpoint, *dependencies(route.dependant)}
+        assert [one for one in asked if not inspect.iscoroutinefunction(one)] == []
 
 
 def test_no_telemetry_leaves_the_server_whatever_the_environment_says(

@@ -1,4 +1,7 @@
-"""What a route asks for: the platform, the person, the workspace, the worker."""
+"""What a route asks for: the platform, the person, the workspace, the worker.
+
+Every dependency is a coroutine, even where it awaits nothing: FastAPI sends others to a thread.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +71,19 @@ class WorkerPrincipal:
     name: str
 
 
-def get_platform(request: Request) -> Platform:
+def platform_of(request: Request) -> Platform:
+    """The platform that answers the request."""
     return request.app.state.platform
+
+
+async def get_platform(request: Request) -> Platform:
+    return platform_of(request)
 
 
 async def require_user(request: Request) -> Principal:
     """The person of the bearer token; 401 without one."""
     value = bearer(request.headers.get("authorization"))
-    return await get_platform(request).db.look(lambda session: read_principal(session, value))
+    return await platform_of(request).db.look(lambda session: read_principal(session, value))
 
 
 async def require_scope(request: Request) -> Scope:
@@ -103,13 +111,13 @@ async def require_scope(request: Request) -> Scope:
             )
         return Scope(found.workspace, principal, found.role)
 
-    return await get_platform(request).db.look(find)
+    return await platform_of(request).db.look(find)
 
 
 async def require_worker(request: Request) -> WorkerPrincipal:
     """The worker of the bearer token; 401 for anybody else."""
     value = bearer(request.headers.get("authorization"))
-    platform = get_platform(request)
+    platform = platform_of(request)
     known = platform.worker_tokens.get(digest(value))
     if known is not None and known[1] > time.monotonic():
         return WorkerPrincipal(known[0].id, known[0].name)

@@ -41,7 +41,7 @@ class Page:
         }
 
 
-def page_query(
+async def page_query(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Page:
@@ -71,7 +71,7 @@ class LogPage:
     cursor: int | None = None
 
 
-def log_query(
+async def log_query(
     limit: Annotated[int, Query(ge=1, le=MAX_LOG_PAGE)] = MAX_PAGE,
     direction: Literal["older", "newer"] = "older",
     cursor: str | None = None,

@@ -6,9 +6,9 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI, Request
 
-from osmosis.platform.security.signing import presigned_claims, presigned_url
+from osmosis.platform.security.signing import presigned_url, require_presigned
 
-Claims = Annotated[dict[str, Any], Depends(presigned_claims)]
+Claims = Annotated[dict[str, Any], Depends(require_presigned)]
 
 
 @pytest.fixture
@@ -52,5 +52,6 @@ async def test_an_old_address_is_refused(
     url = (await client.get("/api/cli/give-link?path=/files/x")).json()["url"]
     later = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: later)
-    answer = await anonymous.get(url)
-    assert (answer.status_code, answer.json()["code"]) == (403, "PRESIGNED_URL_INVALID")
+    for old in (url, f"{url}&max_age_s=999999"):
+        answer = await anonymous.get(old)
+        assert (answer.status_code, answer.json()["code"]) == (403, "PRESIGNED_URL_INVALID")

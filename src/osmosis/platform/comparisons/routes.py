@@ -32,7 +32,7 @@ def setup(app: FastAPI, platform: Platform) -> None:
     app.state.comparisons = Comparisons(platform, app.state.runs.numbers)
 
 
-def get_comparisons(request: Request) -> Comparisons:
+async def get_comparisons(request: Request) -> Comparisons:
     return request.app.state.comparisons
 
 

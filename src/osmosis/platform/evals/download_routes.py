@@ -15,7 +15,7 @@ from osmosis.platform.evals.service import find_run
 from osmosis.platform.evals.state import CurrentRuns
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.artifacts import safe_path
-from osmosis.platform.security.signing import presigned_claims, presigned_url
+from osmosis.platform.security.signing import presigned_url, require_presigned
 from osmosis.wire.errors import NotFound
 
 router = APIRouter(prefix="/api/cli/eval-runs")
@@ -67,7 +67,7 @@ async def download_urls(
 
 @router.get("/-/file")
 async def file(
-    platform: CurrentPlatform, claims: Annotated[dict[str, Any], Depends(presigned_claims)]
+    platform: CurrentPlatform, claims: Annotated[dict[str, Any], Depends(require_presigned)]
 ) -> Response:
     run_id, path, token = claims["run"], claims["path"], claims["token"]
     if path in downloads.SNAPSHOTS:

@@ -68,7 +68,7 @@ class SamplePage:
         return replace(self, limit=DEFAULT_SAMPLES, after=None) != SamplePage()
 
 
-def sample_query(
+async def sample_query(
     *,
     limit: Annotated[int, Query(ge=1, le=MAX_SAMPLES)] = DEFAULT_SAMPLES,
     cursor: str | None = None,

@@ -37,8 +37,13 @@ def install_run_state(app: FastAPI, platform: Platform) -> RunState:
     return state
 
 
-def get_run_state(request: Request) -> RunState:
+def run_state_of(request: Request) -> RunState:
+    """The state of the runs on the platform that answers the request."""
     return request.app.state.runs
+
+
+async def get_run_state(request: Request) -> RunState:
+    return run_state_of(request)
 
 
 CurrentRuns = Annotated[RunState, Depends(get_run_state)]

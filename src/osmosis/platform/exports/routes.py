@@ -25,7 +25,7 @@ from osmosis.platform.exports.service import (
 )
 from osmosis.platform.jobs.service import JobKind
 from osmosis.platform.platform import Platform
-from osmosis.platform.security.signing import presigned_claims, presigned_url
+from osmosis.platform.security.signing import presigned_url, require_presigned
 
 router = APIRouter()
 
@@ -83,7 +83,7 @@ async def show(
 
 @router.get(FILE_ROUTE)
 async def file(
-    platform: CurrentPlatform, claims: Annotated[dict[str, Any], Depends(presigned_claims)]
+    platform: CurrentPlatform, claims: Annotated[dict[str, Any], Depends(require_presigned)]
 ) -> Response:
     path = export_path(platform.settings, claims["run"], claims["export"], claims["format"])
     media_type = FORMATS[claims["format"]].media_type

@@ -18,7 +18,7 @@ Share = Annotated[float | None, Query(ge=0, le=1)]
 Score = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
-def thresholds_query(
+async def thresholds_query(
     *,
     min_pass_rate: Share = None,
     min_score: Score = None,

@@ -7,7 +7,7 @@ import time
 from fastapi import Request
 
 from osmosis.platform.deps import require_worker
-from osmosis.platform.evals.state import get_run_state
+from osmosis.platform.evals.state import run_state_of
 from osmosis.platform.security.tokens import bearer, digest
 
 # A worker makes many calls a second; a revoked token is refused after this at the latest.
@@ -17,7 +17,7 @@ REMEMBERED_WORKERS = 1024
 
 async def known_worker(request: Request) -> None:
     """Refuse everybody but workers."""
-    known = get_run_state(request).workers
+    known = run_state_of(request).workers
     key = digest(bearer(request.headers.get("authorization")))
     if known.get(key, 0.0) > time.monotonic():
         return

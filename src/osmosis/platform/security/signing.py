@@ -67,3 +67,8 @@ def presigned_claims(request: Request, *, max_age_s: int | None = None) -> dict[
             platform_code="PRESIGNED_URL_INVALID",
         )
     return value[2]
+
+
+async def require_presigned(request: Request) -> dict[str, Any]:
+    """The claims of a presigned request, for a route; nothing of it is the client's to choose."""
+    return presigned_claims(request)
