@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from osmosis.metrics.tally import Tally
 from osmosis.platform.db.base import new_id, utc_now
 from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.evals.run_count import RunCount
 from osmosis.platform.evals.tallies import Counted, add_samples, store_tally
 
 BATCH = 5000
@@ -62,12 +62,12 @@ def add_run(
     }
     connection.execute(insert(Run), values)
     samples = _samples(run_id, rows, n, random.Random(seed), grade)
-    tally = Tally(values["pass_threshold"], n)
+    count = RunCount.empty(values["pass_threshold"], n)
     passed = graded = failed = total = 0
     reward_sum = 0.0
     while batch := list(islice(samples, BATCH)):
         connection.execute(insert(Sample), batch)
-        add_samples(connection, run_id, tally, map(Counted.of, batch))
+        add_samples(connection, run_id, count, map(Counted.of, batch))
         total += len(batch)
         for sample in batch:
             failed += sample["status"] == "failed"
@@ -75,7 +75,7 @@ def add_run(
             if sample["reward"] is not None:
                 graded += 1
                 reward_sum += sample["reward"]
-    store_tally(connection, run_id, tally)
+    store_tally(connection, run_id, count)
     connection.execute(
         update(Run)
         .where(Run.id == run_id)
@@ -86,7 +86,7 @@ def add_run(
             graded_count=graded,
             passed_count=passed,
             reward_sum=reward_sum,
-            tokens_sum=tally.tokens,
+            tokens_sum=count.whole().tokens,
         )
     )
     return run_id

@@ -154,3 +154,30 @@ def test_a_summary_of_earlier_definitions_is_not_taken_for_one_of_these():
     assert load_summary({**stored, "definition_version": 1}) is None
     del stored["definition_version"]
     assert load_summary(stored) is None
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(cells, max_size=40), st.integers(1, 3), st.integers())
+def test_what_was_counted_apart_adds_up_to_the_whole(
+    given_cells: list[tuple[Any, ...]], n: int, seed: int
+):
+    samples = [sample_of(index, n, cell) for index, cell in enumerate(given_cells)]
+    chance = random.Random(seed)
+    first_rows = {row for row in range(len(samples)) if chance.random() < 0.5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distribution, "EXACT_VALUES", 4)
+        patch.setattr(distribution, "MAX_BINS", 6)
+        patch.setattr(tally, "MAX_METRICS", 3)
+        patch.setattr(tally, "MAX_ERROR_TYPES", 2)
+        parts = [
+            tally_of(
+                [s for s in samples if (s.row_index in first_rows) is first],
+                pass_threshold=THRESHOLD,
+                n=n,
+            )
+            for first in (True, False)
+        ]
+        whole = Tally(THRESHOLD, n)
+        for part in parts:
+            whole.take_in(Tally.load(json.loads(json.dumps(part.dump()))))
+        assert whole == tally_of(samples, pass_threshold=THRESHOLD, n=n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from osmosis.platform.db.models import Run
+from osmosis.platform.evals import numbers
 from osmosis.platform.platform import Platform
 from tests.platform.conftest import Account
 from tests.platform.runs import Worker, claimed, push_workspace, record, submitted
@@ -84,6 +86,25 @@ async def test_a_new_grade_replaces_the_old_one_once_and_the_counters_follow(
     assert shown["error"]["kind"] == "model_key_rejected"
     assert shown["results"]["graded"] == 2 and shown["results"]["failed"] == 1
     assert shown["results"]["score"] == pytest.approx(0.625)
+
+
+async def test_the_numbers_of_a_big_run_that_is_graded_again_never_wait_for_a_count(
+    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers, "AWAITED_SAMPLES", 2)
+    monkeypatch.setattr(numbers, "PAUSE_FACTOR", 0.0)
+
+    async def score() -> float:
+        return (await client.get(f"{RUNS}/{name}")).json()["results"]["score"]
+
+    name = await graded_run(client, worker_client)
+    await retried(client, name, regrade=True)
+    worker = await claimed(worker_client)
+    await worker.send(record(0, 0, reward=1.0))
+    assert await score() == 0.5, "as it was a moment ago"
+    async with asyncio.timeout(10):
+        while await score() != 1.0:  # noqa: ASYNC110  another task's count
+            await asyncio.sleep(0.01)
 
 
 async def test_a_retry_after_a_regrade_runs_on_the_runs_own_commit(

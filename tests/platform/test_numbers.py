@@ -11,10 +11,12 @@ import httpx
 import pytest
 from sqlalchemy import delete, event, select, update
 
-from osmosis.metrics import Summary, Tally, distribution, summarize, summary_of
+from osmosis.metrics import Summary, distribution, summarize, summary_of
 from osmosis.metrics.documents import load_summary
 from osmosis.platform.db.models import Run, RunTally, Sample
+from osmosis.platform.evals import median
 from osmosis.platform.evals.numbers import Numbers
+from osmosis.platform.evals.run_count import RunCount
 from osmosis.platform.evals.tallies import Counted, count_anew, load_tally
 from osmosis.platform.platform import Platform
 from tests.platform.runs import Worker, record, submission
@@ -59,15 +61,24 @@ def records(rows: int, n: int, seed: int) -> list[dict[str, Any]]:
     return made
 
 
-async def kept(platform: Platform, run_id: str) -> Tally | None:
+async def kept(platform: Platform, run_id: str) -> RunCount | None:
     return await platform.db.examine(lambda connection: load_tally(connection, run_id))
 
 
-async def recounted(platform: Platform, run_id: str, n: int = 3) -> Tally:
-    tally, _ = await platform.db.examine(
+async def recounted(platform: Platform, run_id: str, n: int = 3) -> RunCount:
+    count, _ = await platform.db.examine(
         lambda connection: count_anew(connection, run_id, pass_threshold=0.5, n=n)
     )
-    return tally
+    return count
+
+
+async def directly(platform: Platform, run_id: str, n: int = 3) -> Summary:
+    """The summary of the samples in the database, all at once."""
+    async with platform.db.read() as session:
+        columns = [getattr(Sample, name) for name in Counted._fields]
+        found = await session.execute(select(*columns).where(Sample.run_id == run_id))
+        outcomes = [Counted(*row).outcome() for row in found]
+    return summarize(outcomes, pass_threshold=0.5, n=n)
 
 
 async def run_of(platform: Platform, run_id: str) -> Run:
@@ -99,7 +110,8 @@ async def test_what_is_kept_equals_what_a_count_gives_after_each_batch(
     monkeypatch: pytest.MonkeyPatch,
     n: int,
 ) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", 5)
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
+    monkeypatch.setattr(median, "MAX_STEPS", 2)
     worker = await claimed(client, worker_client, limit=12, n=n, pass_threshold=0.5)
     run_id = worker.spec["run_id"]
     waiting = records(12, n, seed=n)
@@ -110,12 +122,9 @@ async def test_what_is_kept_equals_what_a_count_gives_after_each_batch(
         assert (await worker.send(*sent[-3:], *batch)).status_code == 200
         sent += batch
         assert await kept(platform, run_id) == await recounted(platform, run_id, n)
-    summary = await Numbers(platform.db).summary(await run_of(platform, run_id))
-    async with platform.db.read() as session:
-        columns = [getattr(Sample, name) for name in Counted._fields]
-        rows = [Counted(*row) for row in await session.execute(select(*columns))]
-    direct = summarize((row.outcome() for row in rows), pass_threshold=0.5, n=n)
-    assert summary == direct
+        summary = await Numbers(platform.db).summary(await run_of(platform, run_id))
+        assert summary == await directly(platform, run_id, n)
+    summary = await directly(platform, run_id, n)
     assert summary.spreads["cost_usd"].count < summary.total_samples
     assert summary.metrics["turns"].count == sum(
         "turns" in (item.get("metrics") or {}) for item in sent
@@ -139,7 +148,7 @@ async def test_the_final_summary_is_stored_with_the_version_of_its_definitions(
     await worker.finish()
     run = await run_of(platform, worker.spec["run_id"])
     assert run.summary is not None and run.summary["definition_version"] == 2
-    assert load_summary(run.summary) == summary_of(await recounted(platform, run.id))
+    assert load_summary(run.summary) == summary_of((await recounted(platform, run.id)).whole())
 
 
 async def test_a_run_of_an_earlier_version_is_counted_once_and_kept_from_then_on(
@@ -160,7 +169,7 @@ async def test_a_run_of_an_earlier_version_is_counted_once_and_kept_from_then_on
     await worker.finish()
     run = await run_of(platform, run_id)
     assert run.summary is not None
-    assert load_summary(run.summary) == summary_of(await recounted(platform, run_id))
+    assert load_summary(run.summary) == summary_of((await recounted(platform, run_id)).whole())
 
 
 async def test_a_stored_summary_of_earlier_definitions_is_counted_anew(
@@ -200,16 +209,26 @@ async def test_samples_that_arrive_during_a_count_are_in_it(
     assert await kept(platform, run_id) == await recounted(platform, run_id)
 
 
-async def test_a_retry_counts_what_stays_and_then_what_comes(
-    client: httpx.AsyncClient, worker_client: httpx.AsyncClient, worker: Worker, platform: Platform
+async def test_a_retry_keeps_the_numbers_of_what_stays_and_counts_what_comes(
+    client: httpx.AsyncClient,
+    worker_client: httpx.AsyncClient,
+    worker: Worker,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 2)
     run_id = worker.spec["run_id"]
     made = records(12, 3, seed=6)
     await worker.send(*made)
     await worker.finish()
     assert (await client.post(f"{RUNS}/{run_id}/retry", json={})).status_code == 200
-    shown = (await client.get(f"{RUNS}/{run_id}")).json()["results"]
+    with statements(platform) as asked:
+        shown = (await client.get(f"{RUNS}/{run_id}")).json()["results"]
+    assert not any("samples.record" in statement for statement in asked)
     assert shown["failed"] == shown["skipped"] == 0
+    assert await kept(platform, run_id) == await recounted(platform, run_id)
+    summary = await Numbers(platform.db).summary(await run_of(platform, run_id))
+    assert summary == await directly(platform, run_id)
     again = await Worker.claims(worker_client)
     assert again is not None
     redone = [item for item in made if item["status"] != "success"]
@@ -218,6 +237,27 @@ async def test_a_retry_counts_what_stays_and_then_what_comes(
     shown = (await client.get(f"{RUNS}/{run_id}")).json()["results"]
     assert shown["graded"] == 36
     assert await kept(platform, run_id) == await recounted(platform, run_id)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "mixed", "tied"])
+async def test_the_median_stays_exact_whatever_comes_in_which_order(
+    worker: Worker, platform: Platform, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 4)
+    monkeypatch.setattr(median, "MAX_STEPS", 1)
+    run_id = worker.spec["run_id"]
+    rewards = [index / 36 for index in range(36)]
+    if order == "falling":
+        rewards.reverse()
+    if order == "mixed":
+        random.Random(2).shuffle(rewards)
+    if order == "tied":
+        rewards = [-1.0 if index < 8 else 1.0 if index % 3 else index / 36 for index in range(36)]
+    made = [record(index // 3, index % 3, reward=reward) for index, reward in enumerate(rewards)]
+    for start in range(0, 36, 4):
+        await worker.send(*made[start : start + 4])
+        summary = await Numbers(platform.db).summary(await run_of(platform, run_id))
+        assert summary == await directly(platform, run_id)
 
 
 async def test_the_median_of_more_rewards_than_are_kept_comes_from_the_samples(

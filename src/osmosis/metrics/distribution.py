@@ -48,14 +48,28 @@ class Distribution:
         """Take in a finite value that occurs ``times`` times."""
         value += 0.0  # minus zero is zero
         self.moments.add(value, times)
-        if self.values is None:
-            self._put(value, times)
+        self._count(value, times)
+
+    def take_in(self, other: Distribution) -> None:
+        """Take in everything that ``other`` has; what comes out is what its values had given."""
+        empty = not self.count
+        self.moments.take_in(other.moments)
+        if empty:
+            self.values = dict(other.values) if other.values is not None else None
+            self.bins, self.merges = dict(other.bins), other.merges
             return
-        self.values[value] = self.values.get(value, 0) + times
-        if len(self.values) > EXACT_VALUES:
-            kept, self.values = self.values, None
-            for known, count in kept.items():
-                self._put(known, count)
+        if other.values is not None:
+            for value, times in other.values.items():
+                self._count(value, times)
+            return
+        if self.values is not None:
+            self._use_bins()
+        self._merge_bins(other.merges)
+        more = self.merges - other.merges
+        for key, times in other.bins.items():
+            merged = _merged(key, more) if more else key
+            self.bins[merged] = self.bins.get(merged, 0) + times
+        self._bound_bins()
 
     def quantiles(self, shares: Iterable[float]) -> list[float]:
         """The values below which these shares of all lie, between neighbours in proportion."""
@@ -94,10 +108,31 @@ class Distribution:
             return cls(moments, None, counted, stored["merges"])
         return cls(moments, counted)
 
+    def _count(self, value: float, times: int) -> None:
+        if self.values is None:
+            self._put(value, times)
+            return
+        self.values[value] = self.values.get(value, 0) + times
+        if len(self.values) > EXACT_VALUES:
+            self._use_bins()
+
+    def _use_bins(self) -> None:
+        kept, self.values = self.values or {}, None
+        for known, count in kept.items():
+            self._put(known, count)
+
     def _put(self, value: float, times: int) -> None:
         key = _merged(_key(value), self.merges)
         self.bins[key] = self.bins.get(key, 0) + times
+        self._bound_bins()
+
+    def _bound_bins(self) -> None:
         while len(self.bins) > MAX_BINS:
+            self._merge_bins(self.merges + 1)
+
+    def _merge_bins(self, merges: int) -> None:
+        """Merge neighbours until they were merged so many times."""
+        while self.merges < merges:
             self.merges += 1
             fewer: dict[int, int] = {}
             for fine, count in self.bins.items():

@@ -43,6 +43,16 @@ class Moments:
         if self.high is None or value > self.high:
             self.high = value
 
+    def take_in(self, other: Moments) -> None:
+        """Take in everything that ``other`` has."""
+        self.count += other.count
+        self.total += other.total
+        self.squares += other.squares
+        if other.low is not None and (self.low is None or other.low < self.low):
+            self.low = other.low
+        if other.high is not None and (self.high is None or other.high > self.high):
+            self.high = other.high
+
     def mean(self) -> float:
         """The correctly rounded mean of at least one value."""
         return self.total / (self.count << UNIT_BITS)

@@ -147,8 +147,7 @@ class Tally:
             self._spread("latency_ms", latency)
         for name, value in (sample.metrics or {}).items():
             self._metric(name).add(value)
-        while len(self.metrics) > MAX_METRICS:
-            del self.metrics[max(self.metrics)]
+        self._bound_metrics()
 
     def put_row(self, row: RowTotals) -> None:
         """Count a row as it is now."""
@@ -157,6 +156,25 @@ class Tally:
     def take_row(self, row: RowTotals) -> None:
         """No longer count a row as it was; one that was empty is none."""
         self._move_row(row, -1)
+
+    def take_in(self, other: Tally) -> None:
+        """Take in everything that ``other`` counted, of the same run."""
+        self.n_runs = max(self.n_runs, other.n_runs)
+        self.tokens += other.tokens
+        for cell, counts in other.cells.items():
+            self._counts(cell).move(counts)
+        self.rewards.take_in(other.rewards)
+        for name, spread in other.spreads.items():
+            self.spreads.setdefault(name, Distribution()).take_in(spread)
+        for name, moments in other.metrics.items():
+            self._metric(name).take_in(moments)
+        self._bound_metrics()
+        for key, rows in other.rows.items():
+            self._count_rows(key, rows)
+        self.graded_rows += other.graded_rows
+        self.row_squares += other.row_squares
+        self.row_products += other.row_products
+        self.row_counts += other.row_counts
 
     def reward_error(self) -> float | None:
         """The standard error of the mean reward, clustered by row for n ≥ 2.
@@ -228,6 +246,10 @@ class Tally:
             self.metrics[name] = Moments()
         return self.metrics[name]
 
+    def _bound_metrics(self) -> None:
+        while len(self.metrics) > MAX_METRICS:
+            del self.metrics[max(self.metrics)]
+
     def _counts(self, cell: Cell) -> Counts:
         """The counts of a cell; the last kinds by name, beyond the bound, share one."""
         known = self.cells.get(cell)
@@ -246,12 +268,14 @@ class Tally:
 
     def _move_row(self, row: RowTotals, times: int) -> None:
         if row.attempts:
-            key = (row.attempts, row.passes, row.broken, row.broken_passes)
-            self.rows[key] += times
-            if not self.rows[key]:
-                del self.rows[key]
+            self._count_rows((row.attempts, row.passes, row.broken, row.broken_passes), times)
         if row.graded:
             self.graded_rows += times
             self.row_squares += times * row.units * row.units
             self.row_products += times * row.units * row.graded
             self.row_counts += times * row.graded * row.graded
+
+    def _count_rows(self, key: tuple[int, int, int, int], times: int) -> None:
+        self.rows[key] += times
+        if not self.rows[key]:
+            del self.rows[key]

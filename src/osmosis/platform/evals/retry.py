@@ -28,7 +28,7 @@ from osmosis.platform.evals.reopening import (
 )
 from osmosis.platform.evals.retry_limits import config_with, given_limits, listed, require_budget
 from osmosis.platform.evals.service import find_run
-from osmosis.platform.evals.tallies import drop_tally
+from osmosis.platform.evals.tallies import keep_only_graded
 from osmosis.platform.platform import Platform
 from osmosis.wire.errors import Conflict
 
@@ -102,7 +102,7 @@ async def _forget(session: AsyncSession, run: Run) -> int:
     """Take out what is run again and count the rest; how many samples were forgotten."""
     gone = await session.execute(delete(Sample).where(Sample.run_id == run.id, _AGAIN))
     connection = await session.connection()
-    await connection.run_sync(drop_tally, run.id)
+    await connection.run_sync(keep_only_graded, run.id)
     counters = await connection.run_sync(counted_again, run.id, run.pass_threshold)
     for name, value in counters.items():
         setattr(run, name, value)

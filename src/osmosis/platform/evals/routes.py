@@ -112,12 +112,13 @@ async def retry(
     body = await json_object(request)
     if body.get("regrade") is True:
         run = await regrade_run(platform, scope, ref, body)
+        await runs.numbers.summary(run)  # While nothing is replaced yet, the tally still has it.
         samples: int = (run.regrade or {})["samples"]
     else:
         reopened = await retry_run(platform, scope, ref, body)
         run, samples = reopened.run, reopened.retryable
+        runs.numbers.forget(run.id)
     runs.writers.close(run.id)
-    runs.numbers.forget(run.id)
     return {
         "id": run.id,
         "name": run.name,

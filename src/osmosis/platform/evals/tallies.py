@@ -14,12 +14,18 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from osmosis.metrics.summary import DEFINITION_VERSION, Summary, median_of, summary_of
-from osmosis.metrics.tally import RowTotals, SampleOutcome, Tally
+from osmosis.metrics.summary import DEFINITION_VERSION, Summary, summary_of
+from osmosis.metrics.tally import SampleOutcome
 from osmosis.platform.db.models import RunTally, Sample
+from osmosis.platform.evals.median import keep_middle, median_reward
+from osmosis.platform.evals.run_count import Row, RunCount
 
 ROWS_PER_QUERY = 500
 SAMPLES_AT_ONCE = 2000
+STATE_LAYOUT = 1
+"""How a state is written; it grows when that changes."""
+
+VERSION = 100 * STATE_LAYOUT + DEFINITION_VERSION
 
 
 class Counted(NamedTuple):
@@ -61,7 +67,7 @@ class Counted(NamedTuple):
 
 _COLUMNS = tuple(getattr(Sample, name) for name in Counted._fields)
 _STATE = select(RunTally.state).where(
-    RunTally.run_id == bindparam("of_run"), RunTally.version == DEFINITION_VERSION
+    RunTally.run_id == bindparam("of_run"), RunTally.version == VERSION
 )
 _SAVE = (
     update(RunTally).where(RunTally.run_id == bindparam("of_run")).values(state=bindparam("new"))
@@ -90,82 +96,76 @@ def count_in(
     ``first``: the run had none before. A run with samples and no tally stays without: whoever asks
     for its numbers counts it anew.
     """
-    tally = Tally(pass_threshold, n) if first else load_tally(connection, run_id)
-    if tally is None:
+    count = RunCount.empty(pass_threshold, n) if first else load_tally(connection, run_id)
+    if count is None:
         return
-    add_samples(connection, run_id, tally, samples)
+    add_samples(connection, run_id, count, samples)
     if first:
         drop_tally(connection, run_id)
-        store_tally(connection, run_id, tally)
+        store_tally(connection, run_id, count)
     else:
-        connection.execute(_SAVE, {"of_run": run_id, "new": orjson.dumps(tally.dump())})
+        connection.execute(_SAVE, {"of_run": run_id, "new": orjson.dumps(count.dump())})
 
 
 def add_samples(
-    connection: Connection, run_id: str, tally: Tally, samples: Iterable[Counted]
+    connection: Connection, run_id: str, count: RunCount, samples: Iterable[Counted]
 ) -> None:
-    """Add samples that are in the database by now, and move their rows."""
+    """Add samples that are in the database by now, and move their rows and the middle."""
     added: set[tuple[int, int]] = set()
     for sample in samples:
-        tally.add(sample.outcome())
+        count.add(sample.outcome())
         added.add((sample.row_index, sample.run_index))
-    if tally.n < 2:
-        return
-    touched = sorted({row for row, _ in added})
-    for start in range(0, len(touched), ROWS_PER_QUERY):
-        rows = touched[start : start + ROWS_PER_QUERY]
-        found = connection.execute(_ROWS, {"of_run": run_id, "of_rows": rows})
-        for _, runs in groupby(found, key=lambda sample: sample.row_index):
-            before = after = RowTotals()
-            for row, run, status, error_type, reward in runs:
-                after = after.plus(status, error_type, reward, tally.pass_threshold)
-                if (row, run) not in added:
-                    before = before.plus(status, error_type, reward, tally.pass_threshold)
-            tally.take_row(before)
-            tally.put_row(after)
+    if count.n >= 2:
+        _move_rows(connection, run_id, count, added)
+    keep_middle(connection, run_id, count)
 
 
-def load_tally(connection: Connection, run_id: str) -> Tally | None:
+def load_tally(connection: Connection, run_id: str) -> RunCount | None:
     """The run's tally; None when there is none of the present definitions."""
     state = connection.execute(_STATE, {"of_run": run_id}).scalar()
-    return Tally.load(orjson.loads(state)) if state is not None else None
+    return RunCount.load(orjson.loads(state)) if state is not None else None
 
 
 def has_tally(connection: Connection, run_id: str) -> bool:
     """Whether the run has a tally of the present definitions."""
-    query = select(RunTally.run_id).where(
-        RunTally.run_id == run_id, RunTally.version == DEFINITION_VERSION
-    )
+    query = select(RunTally.run_id).where(RunTally.run_id == run_id, RunTally.version == VERSION)
     return connection.execute(query).first() is not None
 
 
-def store_tally(connection: Connection, run_id: str, tally: Tally) -> None:
+def store_tally(connection: Connection, run_id: str, count: RunCount) -> None:
     """Keep the tally of a run that has none."""
-    state = orjson.dumps(tally.dump())
-    connection.execute(
-        insert(RunTally), {"run_id": run_id, "version": DEFINITION_VERSION, "state": state}
-    )
+    state = orjson.dumps(count.dump())
+    connection.execute(insert(RunTally), {"run_id": run_id, "version": VERSION, "state": state})
+
+
+def keep_only_graded(connection: Connection, run_id: str) -> None:
+    """Count only what a retry keeps; the other samples are no longer in the database."""
+    count = load_tally(connection, run_id)
+    if count is not None:
+        count.forget_others()
+        keep_middle(connection, run_id, count)
+        connection.execute(_SAVE, {"of_run": run_id, "new": orjson.dumps(count.dump())})
 
 
 def drop_tally(connection: Connection, run_id: str) -> None:
-    """Forget the run's tally, because samples were taken out."""
+    """Forget the run's tally, because samples were replaced."""
     connection.execute(delete(RunTally).where(RunTally.run_id == run_id))
 
 
 def count_anew(
     connection: Connection, run_id: str, *, pass_threshold: float, n: int
-) -> tuple[Tally, int]:
+) -> tuple[RunCount, int]:
     """The tally of everything recorded for a run, and the id of the newest sample in it."""
-    tally, last_id = Tally(pass_threshold, n), 0
+    count, last_id = RunCount.empty(pass_threshold, n), 0
     for _, runs in groupby(_by_key(connection, run_id), key=lambda found: found[1].row_index):
-        row = RowTotals()
+        row = Row()
         for sample_id, sample in runs:
             last_id = max(last_id, sample_id)
-            tally.add(sample.outcome())
+            count.add(sample.outcome())
             row = row.plus(sample.status, sample.error_type, sample.reward, pass_threshold)
         if n >= 2:
-            tally.put_row(row)
-    return tally, last_id
+            count.move_row(Row(), row)
+    return count, last_id
 
 
 def samples_after(connection: Connection, run_id: str, last_id: int) -> list[Counted]:
@@ -174,13 +174,27 @@ def samples_after(connection: Connection, run_id: str, last_id: int) -> list[Cou
     return [Counted(*found) for found in connection.execute(query)]
 
 
-def summary_in(connection: Connection, run_id: str, tally: Tally) -> Summary:
+def summary_in(connection: Connection, run_id: str, count: RunCount) -> Summary:
     """The summary of a tally, with the exact median also where the tally has it no more."""
-    median = None
-    if not tally.rewards.exact:
-        skipped = any(c.status == "skipped" and n.samples for c, n in tally.cells.items())
-        median = _median(connection, run_id, tally.rewards.count, skipped)
-    return summary_of(tally, median=median)
+    whole = count.whole()
+    exact = whole.rewards.exact
+    return summary_of(whole, median=None if exact else median_reward(connection, run_id, count))
+
+
+def _move_rows(
+    connection: Connection, run_id: str, count: RunCount, added: set[tuple[int, int]]
+) -> None:
+    touched = sorted({row for row, _ in added})
+    for start in range(0, len(touched), ROWS_PER_QUERY):
+        rows = touched[start : start + ROWS_PER_QUERY]
+        found = connection.execute(_ROWS, {"of_run": run_id, "of_rows": rows})
+        for _, runs in groupby(found, key=lambda sample: sample.row_index):
+            before = after = Row()
+            for row, run, status, error_type, reward in runs:
+                after = after.plus(status, error_type, reward, count.pass_threshold)
+                if (row, run) not in added:
+                    before = before.plus(status, error_type, reward, count.pass_threshold)
+            count.move_row(before, after)
 
 
 def _by_key(connection: Connection, run_id: str) -> Iterator[tuple[int, Counted]]:
@@ -192,19 +206,3 @@ def _by_key(connection: Connection, run_id: str) -> Iterator[tuple[int, Counted]
     )
     for sample_id, *columns in connection.execute(query):
         yield sample_id, Counted(*columns)
-
-
-def _median(connection: Connection, run_id: str, count: int, skipped: bool) -> float | None:
-    """The median of ``count`` graded rewards, along the index of rewards."""
-    graded = [Sample.run_id == run_id, Sample.reward.is_not(None)]
-    if skipped:
-        graded.append(Sample.status != "skipped")
-    middle = (
-        select(Sample.reward)
-        .where(*graded)
-        .order_by(Sample.reward)
-        .offset((count - 1) // 2)
-        .limit(1 if count % 2 else 2)
-    )
-    found = [float(reward) for (reward,) in connection.execute(middle) if reward is not None]
-    return median_of(found) if found else None

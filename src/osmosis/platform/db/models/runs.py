@@ -105,10 +105,10 @@ class Run(Identified, Timestamped, Base):
 
 
 class RunTally(Base):
-    """A run's samples as counted so far (:class:`osmosis.metrics.tally.Tally`), as JSON.
+    """A run's samples as counted so far (`osmosis.platform.evals.run_count.RunCount`), as JSON.
 
     Written in the transaction of each batch of records. There is none while nothing is recorded,
-    after samples were taken out, and for runs of an earlier ``version``: then it is counted anew.
+    while they are replaced by a new grading, and for runs of an earlier ``version``: then it is counted anew.
     """
 
     __tablename__ = "run_tallies"
