@@ -67,6 +67,9 @@ async def _measure(samples: int, compared_rows: int) -> list[tuple[str, float, s
             ("first", ""),
             ("deep", f"&cursor={cursor}"),
             ("failed", "&status=failed"),
+            ("worst", "&order=reward"),
+            ("worst_failed", "&order=reward&passed=false&status=failed"),
+            ("rows", f"&rows=1,5,{samples // 8}-{samples // 7}"),
         ):
             figures.append((f"sample_page_{name}_ms", await _get_ms(client, page + query)))
         compare_s = await _compare_s(client, 20)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Connection, select
 
-from osmosis.platform.evals.sample_page import SamplePage, page_query
+from osmosis.dataset.selection import parse_ranges
+from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.evals import sample_walks
+from osmosis.platform.evals.sample_page import (
+    SamplePage,
+    decode_place,
+    lanes_of,
+    page_of_samples,
+)
+from osmosis.platform.evals.sample_walks import Place
 from osmosis.platform.platform import Platform
 from tests.platform.runs import Running, Worker, record, submission
 
@@ -144,19 +157,94 @@ async def test_a_cursor_that_is_not_ours_is_refused(
     assert (await client.get(path_of(worker, f"?cursor={cursor}"))).status_code == 400
 
 
-@pytest.mark.parametrize("query", ["passed=", "error=timeout", "status=failed", "order=reward"])
-async def test_each_filter_is_answered_by_an_index(
-    platform: Platform, worker: Worker, query: str
+RANGES = "0-2,5,9,11-12,20-39"
+FILTERS: list[dict[str, Any]] = [
+    {"status": status, "passed": passed, "error": error, "rows": rows}
+    for status in (None, "success", "failed", "skipped")
+    for passed in (None, True, False)
+    for error in (None, "timeout")
+    for rows in (None, RANGES)
+]
+
+
+async def send_every_kind(worker: Worker) -> None:
+    """Samples of every status, reward and error that there can be, in an order of chance."""
+    chance = random.Random(3)
+    kinds: list[dict[str, Any]] = [
+        *({"reward": reward} for reward in (1.0, 1.0, 1.5, 0.0, 0.0, 0.1, -2.0)),
+        {"status": "failed", "reward": None, "error_type": "timeout"},
+        {"status": "failed", "reward": 1.0, "error_type": "timeout"},
+        {"status": "failed", "reward": 0.0, "error_type": "agent_error"},
+        {"status": "skipped", "reward": None},
+        {"status": "skipped", "reward": 0.0},
+    ]
+    places = [(row, run) for row in range(39) for run in (0, 1)]
+    chance.shuffle(places)
+    await worker.send(*(record(row, run, **chance.choice(kinds)) for row, run in places))
+
+
+async def test_every_filter_with_every_other_and_each_order_gives_its_samples_page_by_page(
+    worker: Worker, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, _, value = query.partition("=")
-    page = SamplePage(**{name: value or False})
-    statement = page_query("r", page).compile(compile_kwargs={"literal_binds": True})
-    explain = f"EXPLAIN QUERY PLAN {statement}"
-    steps = await platform.db.examine(
-        lambda connection: [row[3] for row in connection.exec_driver_sql(explain)]
-    )
-    index = f"ix_samples_by_{value if name == 'order' else name}"
-    assert [f"USING INDEX {index}" in step for step in steps] == [True], steps
+    await send_every_kind(worker)
+    async with platform.db.read() as session:
+        run = (await session.execute(select(Run))).scalar_one()
+        samples = (await session.execute(select(Sample))).scalars().all()
+
+        def wanted(sample: Sample, page: SamplePage) -> bool:
+            return (
+                page.status in (None, sample.status)
+                and page.passed in (None, sample.passed)
+                and page.error in (None, sample.error_type)
+                and (page.rows is None or sample.row_index in parse_ranges(page.rows))
+                and (page.order == "row" or sample.reward is not None)
+                and (page.order == "row" or sample.status != "skipped")
+            )
+
+        for most, order in product((sample_walks.MAX_PICKED, 10), ("row", "reward")):
+            monkeypatch.setattr(sample_walks, "MAX_PICKED", most)
+            place = sample_walks.by_row if order == "row" else sample_walks.by_reward
+            for filters in FILTERS:
+                page = SamplePage(9, None, **filters, order=order)
+                expected = sorted((s for s in samples if wanted(s, page)), key=place)
+                found: list[Sample] = []
+                while True:
+                    some, cursor = await page_of_samples(session, run, page)
+                    found += some
+                    if cursor is None:
+                        break
+                    page = replace(page, after=decode_place(cursor))
+                assert [by_place(s) for s in found] == [by_place(s) for s in expected], page
+
+
+def by_place(sample: Sample) -> tuple[int, int]:
+    return sample.row_index, sample.run_index
+
+
+async def test_every_page_is_a_walk_along_an_index(worker: Worker, platform: Platform) -> None:
+    """None compares a column that its index does not fix, and none sorts but a few picked rows."""
+    async with platform.db.read() as session:
+        run = (await session.execute(select(Run))).scalar_one()
+    pages = [
+        SamplePage(9, after, order="row" if in_rows else "reward", **filters)
+        for after, in_rows, filters in product((None, Place(0.5, 7, 1)), (True, False), FILTERS)
+    ]
+    queries = [(p, query) for p in pages for lane in lanes_of(run, p) for query in lane]
+
+    def explained(connection: Connection) -> list[list[str]]:
+        texts = [
+            query.limit(9).compile(connection, compile_kwargs={"literal_binds": True})
+            for _, query in queries
+        ]
+        asked = (f"EXPLAIN QUERY PLAN {text}" for text in texts)
+        return [[row[3] for row in connection.exec_driver_sql(text)] for text in asked]
+
+    for (page, query), steps in zip(queries, await platform.db.examine(explained), strict=True):
+        assert "USING INDEX" in steps[0], (page, steps)
+        assert page.rows or len(steps) == 1, (page, steps)
+        if page.order == "row":
+            fixed = [f"{c}=?" for c in ("status", "passed", "error_type") if f"{c} " in str(query)]
+            assert all(column in steps[0] for column in fixed), (page, steps)
 
 
 async def test_one_sample_shows_its_record_and_pages_its_steps(

@@ -85,6 +85,17 @@ def parse_ranges(text: str, total_rows: int | None = None) -> Sequence[int]:
     return sorted({row for rows in ranges for row in rows})
 
 
+def merged_ranges(text: str) -> list[range]:
+    """The rows of ``3,7,10-20`` as ranges: ascending, none next to another."""
+    merged: list[range] = []
+    for rows in sorted(_ranges(text, None), key=lambda rows: rows.start):
+        if merged and rows.start <= merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, rows.stop))
+        else:
+            merged.append(rows)
+    return merged
+
+
 def _ranges(text: str, total_rows: int | None) -> Iterator[range]:
     for part in map(str.strip, text.split(",")):
         first, dash, last = part.partition("-")

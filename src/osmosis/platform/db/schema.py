@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-HEAD = "0008"
+HEAD = "0009"
 """The newest migration; a database that is there already needs no migration tool loaded."""
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
@@ -38,6 +39,7 @@ class Database:
                 json_deserializer=orjson.loads,
             )
             for engine in (self.engine.sync_engine, self._direct):
+                engine.dialect.statement_compiler = _SQLiteCompiler
                 event.listen(engine, "connect", _prepare_sqlite)
                 event.listen(engine, "begin", _begin)
 
@@ -99,6 +101,13 @@ class Database:
         await self.engine.dispose()
         if self._direct is not None:
             self._direct.dispose()
+
+
+class _SQLiteCompiler(SQLiteCompiler):
+    """Writes the hints of a query, ``INDEXED BY``, which SQLAlchemy leaves out for SQLite."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
 
 
 def _look(engine: Engine, work: Callable[[Session], T]) -> T:

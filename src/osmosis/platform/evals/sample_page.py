@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+import heapq
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple
+from itertools import islice
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import Select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from osmosis.dataset.selection import format_ranges, parse_ranges
-from osmosis.platform.db.models import Sample
+from osmosis.dataset.selection import merged_ranges
+from osmosis.platform.db.models import Run, Sample
+from osmosis.platform.evals import sample_walks
+from osmosis.platform.evals.sample_walks import Place
 from osmosis.wire.errors import ValidationFailed
 
 MAX_SAMPLES = 500
@@ -24,14 +28,6 @@ MAX_RANGES = 200
 _CURSOR = struct.Struct(">dQQ")
 
 Order = Literal["row", "reward"]
-
-
-class Place(NamedTuple):
-    """Where a page ends: the order's own value first, then what makes it unique."""
-
-    reward: float
-    row_index: int
-    run_index: int
 
 
 @dataclass(frozen=True)
@@ -87,10 +83,12 @@ SampleQuery = Annotated[SamplePage, Depends(sample_query)]
 
 
 async def page_of_samples(
-    session: AsyncSession, run_id: str, page: SamplePage
+    session: AsyncSession, run: Run, page: SamplePage
 ) -> tuple[Sequence[Sample], str | None]:
     """A page of samples, and the cursor of the next one; None at the end."""
-    found = (await session.execute(page_query(run_id, page))).scalars().all()
+    lanes = [await _samples_of(session, lane, page.limit + 1) for lane in lanes_of(run, page)]
+    place_of = sample_walks.by_row if page.order == "row" else sample_walks.by_reward
+    found = list(islice(heapq.merge(*lanes, key=place_of), page.limit + 1))
     if len(found) <= page.limit:
         return found, None
     last = found[page.limit - 1]
@@ -99,56 +97,35 @@ async def page_of_samples(
     )
 
 
-def page_query(run_id: str, page: SamplePage) -> Select[Sample]:
-    """The query of a page, and of one sample more."""
-    query = _ordered(_filtered(select(Sample).where(Sample.run_id == run_id), page), page)
-    return query.limit(page.limit + 1)
+def lanes_of(run: Run, page: SamplePage) -> list[Iterator[Select[Sample]]]:
+    """The queries of a page, lane by lane: see :mod:`osmosis.platform.evals.sample_walks`."""
+    given = sample_walks.Filters(page.status, page.passed, page.error, _ranges(page.rows))
+    lanes = sample_walks.by_rows if page.order == "row" else sample_walks.by_rewards
+    return lanes(run, given, page.after)
 
 
-def _filtered(query: Select[Sample], page: SamplePage) -> Select[Sample]:
-    if page.status is not None:
-        query = query.where(Sample.status == page.status)
-    if page.passed is not None:
-        query = query.where(Sample.passed == page.passed)
-    if page.error is not None:
-        query = query.where(Sample.error_type == page.error)
-    if page.rows is not None:
-        query = query.where(or_(*_ranges(page.rows)))
-    return query
+async def _samples_of(
+    session: AsyncSession, lane: Iterator[Select[Sample]], wanted: int
+) -> list[Sample]:
+    """The first samples of a lane, of one query after the other until there are enough."""
+    found: list[Sample] = []
+    for query in lane:
+        found += (await session.execute(query.limit(wanted - len(found)))).scalars()
+        if len(found) >= wanted:
+            break
+    return found
 
 
-def _ranges(rows: str) -> list[ColumnElement[bool]]:
-    """One condition for each range of consecutive rows."""
-    ranges = format_ranges(parse_ranges(rows)).split(",")
+def _ranges(rows: str | None) -> list[range] | None:
+    if rows is None:
+        return None
+    ranges = merged_ranges(rows)
     if len(ranges) > MAX_RANGES:
         raise ValidationFailed(
             f"'{rows[:80]}' names {len(ranges)} ranges of rows; at most {MAX_RANGES} are taken.",
             field="rows",
         )
-    bounds = [part.partition("-") for part in ranges]
-    return [Sample.row_index.between(int(low), int(high or low)) for low, _, high in bounds]
-
-
-def _ordered(query: Select[Sample], page: SamplePage) -> Select[Sample]:
-    # Comparisons are written out, because SQLite uses an index for them and not for a row value
-    # comparison behind an equality.
-    row, run = Sample.row_index, Sample.run_index
-    after = page.after
-    if page.order == "row":
-        if after is not None:
-            query = query.where(
-                row >= after.row_index,
-                or_(row > after.row_index, and_(row == after.row_index, run > after.run_index)),
-            )
-        return query.order_by(row, run)
-    query = query.where(Sample.reward.is_not(None), Sample.status != "skipped")
-    if after is not None:
-        later = or_(row > after.row_index, and_(row == after.row_index, run > after.run_index))
-        query = query.where(
-            Sample.reward >= after.reward,
-            or_(Sample.reward > after.reward, and_(Sample.reward == after.reward, later)),
-        )
-    return query.order_by(Sample.reward, row, run)
+    return ranges
 
 
 def encode_place(place: Place) -> str:

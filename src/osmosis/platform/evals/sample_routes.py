@@ -29,7 +29,7 @@ async def samples(
 ) -> dict[str, Any]:
     async with platform.db.read() as session:
         run, _ = await find_run(session, scope.workspace.id, ref)
-        found, cursor = await page_of_samples(session, run.id, page)
+        found, cursor = await page_of_samples(session, run, page)
     return {"samples": [sample_item(sample) for sample in found], "next_cursor": cursor}
 
 

@@ -174,7 +174,7 @@ async def view_run(
 ) -> RunView:
     """Gather what the page of ``run`` shows."""
     summary = await numbers.summary(run)
-    samples, next_cursor = await page_of_samples(session, run.id, page)
+    samples, next_cursor = await page_of_samples(session, run, page)
     tail = select(RunLog).where(RunLog.run_id == run.id).order_by(RunLog.id.desc()).limit(LOG_TAIL)
     log = list((await session.execute(tail)).scalars())[::-1]
     return RunView(

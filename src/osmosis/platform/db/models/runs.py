@@ -108,7 +108,8 @@ class RunTally(Base):
     """A run's samples as counted so far (`osmosis.platform.evals.run_count.RunCount`), as JSON.
 
     Written in the transaction of each batch of records. There is none while nothing is recorded,
-    while they are replaced by a new grading, and for runs of an earlier ``version``: then it is counted anew.
+    while samples are replaced by new grades, and for runs of an earlier ``version``: then it is
+    counted anew.
     """
 
     __tablename__ = "run_tallies"
@@ -116,6 +117,20 @@ class RunTally(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     version: Mapped[int]
     state: Mapped[bytes]
+
+
+def _partial(name: str, condition: str, *columns: str) -> Index:
+    """An index of the samples of a run that fulfil ``condition``, by these columns and by row."""
+    only = text(condition)
+    return Index(
+        name,
+        "run_id",
+        *columns,
+        "row_index",
+        "run_index",
+        sqlite_where=only,
+        postgresql_where=only,
+    )
 
 
 class Sample(Base):
@@ -130,17 +145,16 @@ class Sample(Base):
     __tablename__ = "samples"
     __table_args__ = (
         UniqueConstraint("run_id", "row_index", "run_index"),
-        Index("ix_samples_by_status", "run_id", "status", "row_index", "run_index"),
-        Index("ix_samples_by_passed", "run_id", "passed", "row_index", "run_index"),
+        Index("ix_samples_by_status", "run_id", "status", "passed", "row_index", "run_index"),
         Index("ix_samples_by_reward", "run_id", "reward", "row_index", "run_index"),
-        Index(
-            "ix_samples_by_error",
-            "run_id",
+        _partial("ix_samples_graded", "reward IS NOT NULL", "status", "reward"),
+        _partial("ix_samples_by_error", "error_type IS NOT NULL", "error_type", "status", "passed"),
+        _partial(
+            "ix_samples_graded_by_error",
+            "error_type IS NOT NULL AND reward IS NOT NULL",
             "error_type",
-            "row_index",
-            "run_index",
-            sqlite_where=text("error_type IS NOT NULL"),
-            postgresql_where=text("error_type IS NOT NULL"),
+            "status",
+            "reward",
         ),
     )
 
