@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from osmosis.rollout import AgentWorkflow, AgentWorkflowOutput, Grader, LocalBackend, call_model
 from osmosis.rollout.server import create_rollout_server
 
-DATA, HOME, MARK = (os.environ[name] for name in ("DATA", "USER_HOME", "MARK"))
+DATA, HOME, MARK, PORTS = (os.environ[name] for name in ("DATA", "USER_HOME", "MARK", "PORTS"))
 FILES = [
     f"{DATA}/osmosis.db", f"{DATA}/master.key", f"{DATA}/local-token", f"{DATA}/worker-token",
     f"{HOME}/.ssh/id", "/etc/shadow",
@@ -48,6 +50,10 @@ def look_around() -> list[str]:
             continue
         if b"osmosis.worker" in told or b"OSMOSIS_WORKER" in told or b"server start" in told:
             found.append(f"{process}: {told!r}")
+    for port in map(int, PORTS.split()):
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            found.append(f"reached port {port}")
     for place in (sys.prefix, Path.cwd(), "/usr/lib", "/etc", "/"):
         try:
             Path(place, "written-by-user-code").write_text("x")

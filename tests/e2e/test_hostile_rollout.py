@@ -12,7 +12,7 @@ import pytest
 from lab.platform import Lab
 from lab.processes import command_lines_with
 from lab.workspace import Workspace
-from osmosis.evaluation.sandbox import choose_sandbox
+from osmosis.evaluation.sandbox import choose_sandbox, has_own_network
 from tests.e2e.configs import eval_config
 
 ROLLOUT = Path(__file__).with_name("hostile_rollout.py")
@@ -28,13 +28,18 @@ def test_hostile_user_code_finds_nothing_and_leaves_nobody(lab: Lab, workspace: 
         "rollouts/hostile/pyproject.toml",
         '[project]\nname = "hostile"\nversion = "0.1"\ndependencies = ["osmosis-platform"]\n',
     )
+    off = has_own_network(choose_sandbox())
     env = {"DATA": str(lab.data), "USER_HOME": str(lab.home), "MARK": mark}
-    config = eval_config("hostile", dataset="multiply", env=env, limit=1)
+    env["PORTS"] = str(lab.port) if off else ""
+    advanced = {"network": "loopback" if off else "on"}
+    config = eval_config("hostile", dataset="multiply", env=env, advanced=advanced, limit=1)
     workspace.write("configs/eval/hostile.toml", config)
     workspace.push("Add a hostile rollout")
     run = workspace.submit("configs/eval/hostile.toml")
     info = workspace.wait(run)
     assert info["eval_run"]["status"] == "finished", info["eval_run"]
+    if off:
+        assert info["effective"]["sandbox"].endswith("no network but its own loopback")
     sample = workspace.api(f"/api/cli/eval-runs/{run}/samples/0/0")
     assert sample["steps"][-1]["message"] == "[]"
     assert sample.get("artifacts", []) == []

@@ -252,6 +252,7 @@ class FakeRollout:
         self.max_concurrent = world.max_concurrent
         self.health = {"concurrency": {"max_concurrent": world.max_concurrent}}
         self.artifact_root = world.artifact_root
+        self.open_socket = None
         self.results: dict[str, dict[str, Any]] = {}
         self.changed = asyncio.Condition()
         self.tasks: dict[str, asyncio.Task[None]] = {}

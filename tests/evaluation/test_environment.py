@@ -11,7 +11,7 @@ import pytest
 
 from osmosis.evaluation import sdk_wheel
 from osmosis.evaluation.environment import MARKER, prepare_environment
-from osmosis.evaluation.sandbox import choose_sandbox
+from osmosis.evaluation.sandbox import Sandbox, choose_sandbox
 from osmosis.wire.errors import RunFailed
 from osmosis.workspace.advanced import AdvancedSection
 from tests.evaluation.rollout_lab import NO_INDEX, Lab, Recorder, write_wheel
@@ -331,7 +331,8 @@ async def test_a_python_that_is_not_here_is_named(lab, sink):
     assert error.kind == "interpreter_missing" and ">=3.99" in error.message
 
 
-async def test_a_network_that_cannot_be_fenced_off_is_refused(lab, sink):
+async def test_a_network_that_cannot_be_fenced_off_is_refused(lab, sink, monkeypatch):
+    monkeypatch.setattr("osmosis.evaluation.environment.choose_sandbox", lambda: Sandbox("none"))
     lab.pyproject()
     error = await failure(lab, sink, advanced=AdvancedSection(network="loopback"))
     assert "loopback" in error.message

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, usable_sandboxes
+from osmosis.evaluation.sandbox import (
+    Sandbox,
+    choose_sandbox,
+    has_own_network,
+    require_network,
+    usable_sandboxes,
+)
 from osmosis.wire.errors import RunFailed
 
 
@@ -135,9 +141,35 @@ def test_killing_the_fence_kills_everything_inside(sandbox, places):
     assert time.monotonic() - started < 10
 
 
-def test_a_network_that_cannot_be_fenced_off_is_refused(sandbox):
-    with pytest.raises(RunFailed, match="loopback"):
-        sandbox.wrap(["/bin/true"], network="loopback")
+def test_a_network_of_its_own_is_enforced_or_refused(sandbox):
+    if not has_own_network(sandbox):
+        with pytest.raises(RunFailed, match="loopback"):
+            require_network("loopback", sandbox)
+        if sandbox.name != "bwrap":
+            with pytest.raises(RunFailed, match="loopback"):
+                sandbox.wrap(["/bin/true"], network="loopback")
+        return
+    require_network("loopback", sandbox)
+    command = ["/bin/sh", "-c", "cat /proc/net/dev"]
+    done = subprocess.run(
+        sandbox.wrap(command, network="loopback"), capture_output=True, text=True, check=True
+    )
+    interfaces = [line.split(":")[0].strip() for line in done.stdout.splitlines() if ":" in line]
+    assert interfaces == ["lo"]
+
+
+@pytest.mark.parametrize("name", ["unshare", "none"])
+def test_no_other_fence_is_taken_for_one_with_its_own_network(name):
+    with pytest.raises(RunFailed, match="bubblewrap") as refused:
+        require_network("loopback", Sandbox(name, "/bin/true"))
+    assert 'network = "on"' in refused.value.hint
+
+
+def test_bubblewrap_that_may_make_no_network_is_no_reason_to_run_with_one():
+    forbidden = Sandbox("bwrap", "/bin/false")
+    assert not has_own_network(forbidden)
+    with pytest.raises(RunFailed, match="right to make a network namespace"):
+        require_network("loopback", forbidden)
 
 
 def test_the_best_one_that_works_is_chosen_and_described():
@@ -145,3 +177,5 @@ def test_the_best_one_that_works_is_chosen_and_described():
     assert chosen == (SANDBOXES[0] if SANDBOXES else Sandbox("none"))
     assert chosen.describe().startswith(chosen.name)
     assert "install bubblewrap" in Sandbox("none").describe()
+    assert Sandbox("bwrap").describe().endswith("network of the machine")
+    assert Sandbox("bwrap").describe("loopback").endswith("no network but its own loopback")

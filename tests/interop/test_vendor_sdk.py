@@ -13,6 +13,7 @@ import pytest
 
 from lab.platform import ROOT, Lab
 from lab.workspace import Workspace
+from osmosis.evaluation.sandbox import choose_sandbox, has_own_network
 from tests.e2e.configs import eval_config
 from tests.interop.environments import require_new_python
 
@@ -91,7 +92,7 @@ def workspace(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return made
 
 
-def evaluate(workspace: Workspace, entrypoint: str, dataset: str) -> str:
+def evaluate(workspace: Workspace, entrypoint: str, dataset: str, network: str = "on") -> str:
     config = f"configs/eval/{entrypoint}.toml"
     text = eval_config(
         ROLLOUT,
@@ -101,6 +102,7 @@ def evaluate(workspace: Workspace, entrypoint: str, dataset: str) -> str:
         env={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         limit=ROWS,
         batch_size=ROWS,
+        advanced={"network": network},
     )
     workspace.write(config, text)
     run = workspace.submit(config)
@@ -117,7 +119,8 @@ def sample(workspace: Workspace, run: str, row: int) -> dict[str, Any]:
 
 
 def test_a_streamed_answer_its_metrics_and_its_artifact_arrive(workspace: Workspace) -> None:
-    run = evaluate(workspace, "streaming.py", "multiply")
+    own = has_own_network(choose_sandbox())
+    run = evaluate(workspace, "streaming.py", "multiply", "loopback" if own else "on")
     first = sample(workspace, run, 0)
     assert first["calls"][0]["streamed"] is True
     assert first["trajectory"]["extra"]["osmosis"]["sample_metrics"]["chunks"] > 1

@@ -38,10 +38,12 @@ async def spawn(
     writable: Iterable[Path] = (),
     hidden: Iterable[Path] = (),
     network: Network = "on",
+    pass_fds: Sequence[int] = (),
     stdout: int,
     stderr: int,
 ) -> asyncio.subprocess.Process:
-    """Start ``argv`` with exactly ``env``; output goes to the two descriptors.
+    """Start ``argv`` with exactly ``env``; output goes to the two descriptors. It inherits
+    ``pass_fds`` under their numbers.
 
     The process leads a session and group of its own and gets SIGKILL when the calling thread
     ends.
@@ -55,6 +57,7 @@ async def spawn(
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
+            pass_fds=tuple(pass_fds),
         )
     descriptor = sandbox.environment_file(env)
     try:
@@ -78,7 +81,7 @@ async def spawn(
             env={"PATH": SYSTEM_PATH},
             cwd="/",
             start_new_session=True,
-            pass_fds=(descriptor,),
+            pass_fds=(descriptor, *pass_fds),
         )
     finally:
         os.close(descriptor)

@@ -56,7 +56,7 @@ def effective_values(
         },
         "advanced": plan.advanced.model_dump(exclude_none=True),
         "model": dict(model),
-        "sandbox": choose_sandbox().describe(),
+        "sandbox": choose_sandbox().describe(plan.advanced.network),
         "sdk": environment.sdk,
         "environment": {"key": environment.key, "cached": environment.cached},
     }

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.redaction import Redactor
+from osmosis.rollout.connection_pool import OpenSocket
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.samples import ModelCall, Route
 
@@ -29,6 +30,8 @@ class RolloutPart(Protocol):
     """A running rollout process."""
 
     base_url: str
+    open_socket: OpenSocket | None
+    """Makes the sockets that reach ``base_url``; None: those of this process do."""
     health: dict[str, Any]
     max_concurrent: int | None
     artifact_root: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from osmosis.evaluation.environment import prepare_environment
@@ -10,6 +9,7 @@ from osmosis.evaluation.gateway.app import Gateway
 from osmosis.evaluation.gateway.counted_model import OnUpstream
 from osmosis.evaluation.parts import OnOutput, Parts, RolloutPart
 from osmosis.evaluation.plan import EvaluationPlan, Sink
+from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.rollout_process import RolloutProcess
 
 
@@ -18,14 +18,28 @@ def real_parts(on_upstream: OnUpstream | None = None) -> Parts:
 
     ``on_upstream`` is told of every request to a provider before it leaves.
     """
+    made = _RealParts(on_upstream)
     return Parts(
         prepare_environment=prepare_environment,
-        start_rollout=_start_rollout,
-        make_gateway=partial(Gateway, on_upstream=on_upstream),
+        start_rollout=made.start_rollout,
+        make_gateway=made.make_gateway,
     )
 
 
-async def _start_rollout(
-    plan: EvaluationPlan, environment: Any, sink: Sink, on_output: OnOutput
-) -> RolloutPart:
-    return await RolloutProcess.start(plan, environment, sink, on_sample_output=on_output)
+class _RealParts:
+    """The gateway comes first; a rollout off every network is reached by it from within."""
+
+    def __init__(self, on_upstream: OnUpstream | None) -> None:
+        self._on_upstream = on_upstream
+        self._gateway: Gateway | None = None
+
+    def make_gateway(self, plan: EvaluationPlan, redactor: Redactor, sink: Sink) -> Gateway:
+        self._gateway = Gateway(plan, redactor, sink, on_upstream=self._on_upstream)
+        return self._gateway
+
+    async def start_rollout(
+        self, plan: EvaluationPlan, environment: Any, sink: Sink, on_output: OnOutput
+    ) -> RolloutPart:
+        return await RolloutProcess.start(
+            plan, environment, sink, on_sample_output=on_output, models=self._gateway
+        )

@@ -65,7 +65,7 @@ class RolloutHost:
     def adopt(self, process: RolloutPart) -> None:
         """Watch a process that was just started, and open a link to it."""
         self.process = process
-        self.link = RolloutLink(process.base_url)
+        self.link = RolloutLink(process.base_url, process.open_socket)
         self.may_hold_leftovers = False
         self._silent_since = None
         self._slots_in_doubt.clear()

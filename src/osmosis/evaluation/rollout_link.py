@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
-from osmosis.rollout.connection_pool import ConnectionPool
+from osmosis.rollout.connection_pool import ConnectionPool, OpenSocket
 from osmosis.rollout.http_connection import Answer
 
 CONNECT_TIMEOUT_S = 10.0
@@ -36,13 +36,18 @@ class LinkBroken(LinkError):
 
 
 class RolloutLink:
-    """Requests to ``base_url`` until :meth:`close`. One per life of the rollout process."""
+    """Requests to ``base_url`` until :meth:`close`. One per life of the rollout process.
 
-    def __init__(self, base_url: str) -> None:
+    ``open_socket`` makes the sockets where those of this process do not get there.
+    """
+
+    def __init__(self, base_url: str, open_socket: OpenSocket | None = None) -> None:
         address = urlsplit(base_url)
         host, port = address.hostname or "127.0.0.1", address.port or 80
         self._host_header = f"Host: {host}:{port}\r\n"
-        self._pool = ConnectionPool(host, port, connect_timeout_s=CONNECT_TIMEOUT_S)
+        self._pool = ConnectionPool(
+            host, port, connect_timeout_s=CONNECT_TIMEOUT_S, open_socket=open_socket
+        )
         self.starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self.close_reason: CloseReason | None = None
         self.last_answer = asyncio.get_running_loop().time()

@@ -23,6 +23,7 @@ from typing import Any
 from osmosis.evaluation.child_process import SYSTEM_PATH, spawn
 from osmosis.evaluation.deadlines import START_S
 from osmosis.evaluation.environment import Environment, check_sdk
+from osmosis.evaluation.network_door import LAUNCHER, ModelServer, NetworkDoor
 from osmosis.evaluation.package_index import certificate_variables
 from osmosis.evaluation.plan import EvaluationPlan, Sink
 from osmosis.evaluation.process_life import describe_exit, kill_marked, terminate
@@ -31,6 +32,7 @@ from osmosis.evaluation.rollout_output import OUTPUT_STEP, OutputReader
 from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, require_network
 from osmosis.evaluation.start_failure import exited_early, port_was_taken
 from osmosis.processes import ProcessRecord, descendants, kill_tree
+from osmosis.rollout.connection_pool import OpenSocket
 from osmosis.wire.errors import RunFailed
 
 HEALTH_POLL_S = 0.025
@@ -44,6 +46,8 @@ OUTPUT_END_S = 2.0
 """How long the pipe may stay open after the process is gone."""
 
 KILL_WAIT_S = 5.0
+DOOR_S = 30.0
+"""For the interpreter to start and to make the sandbox's network reachable."""
 
 INSTANCE_VARIABLE = "_OSMOSIS_ROLLOUT_INSTANCE_ID"
 
@@ -64,6 +68,7 @@ class RolloutProcess:
         port: int,
         instance_id: str,
         artifact_root: Path,
+        door: NetworkDoor | None,
     ) -> None:
         self._plan = plan
         self._sandbox = sandbox
@@ -73,6 +78,9 @@ class RolloutProcess:
         self.base_url = f"http://127.0.0.1:{port}"
         self.port = port
         self.artifact_root = artifact_root
+        self._door = door
+        self.open_socket: OpenSocket | None = None if door is None else door.socket
+        self._models: asyncio.Server | None = None
         self.health: dict[str, Any] = {}
         self.max_concurrent: int | None = None
         self.exited = asyncio.Event()
@@ -87,8 +95,12 @@ class RolloutProcess:
         sink: Sink,
         *,
         on_sample_output: Callable[[str, str], None],
+        models: ModelServer | None = None,
     ) -> RolloutProcess:
-        """Start the entrypoint and wait until it is healthy; RunFailed says why it is not."""
+        """Start the entrypoint and wait until it is healthy; RunFailed says why it is not.
+
+        ``models`` answers model calls; in a network of its own a rollout reaches nothing else.
+        """
         check_sdk(environment.sdk)
         sandbox = choose_sandbox()
         require_network(plan.advanced.network, sandbox)
@@ -97,8 +109,10 @@ class RolloutProcess:
         for attempt in range(1, attempts + 1):
             started = time.monotonic()
             reader = OutputReader(sink, redactor, on_sample_output)
-            rollout = await cls._launch(plan, environment, sandbox, reader)
+            gateway_port = 0 if models is None else models.port
+            rollout = await cls._launch(plan, environment, sandbox, reader, gateway_port)
             try:
+                await rollout._let_models_in(models)
                 retry = await rollout._wait_until_healthy(last=attempt == attempts)
             except BaseException:
                 await asyncio.shield(rollout.stop(grace_s=0))
@@ -149,7 +163,12 @@ class RolloutProcess:
 
     @classmethod
     async def _launch(
-        cls, plan: EvaluationPlan, environment: Environment, sandbox: Sandbox, reader: OutputReader
+        cls,
+        plan: EvaluationPlan,
+        environment: Environment,
+        sandbox: Sandbox,
+        reader: OutputReader,
+        gateway_port: int,
     ) -> RolloutProcess:
         directory = plan.code_dir / "rollouts" / plan.rollout
         scratch = plan.work_dir / "scratch"
@@ -179,28 +198,36 @@ class RolloutProcess:
         paths = [str(path) for path in (directory, directory / "src") if path.is_dir()]
         paths += [variables["PYTHONPATH"]] if variables.get("PYTHONPATH") else []
         variables["PYTHONPATH"] = os.pathsep.join(paths)
+        argv = [str(environment.python), str(directory / plan.entrypoint)]
+        door = NetworkDoor() if plan.advanced.network == "loopback" else None
+        if door is not None:
+            argv = door.launched(environment.python, gateway_port, argv)
         read_end, write_end = os.pipe()
         _widen(write_end)
         try:
             process = await spawn(
                 sandbox,
-                [str(environment.python), str(directory / plan.entrypoint)],
+                argv,
                 env=variables,
                 cwd=directory,
                 readable=[
                     plan.code_dir,
                     environment.directory,
                     environment.python_prefix,
+                    *([] if door is None else [LAUNCHER]),
                     *(Path(part) for value in certificates.values() for part in value.split(":")),
                 ],
                 writable=[scratch, artifact_root],
                 hidden=[*plan.private_dirs, *_private_of_workspace(plan.code_dir)],
                 network=plan.advanced.network,
+                pass_fds=() if door is None else (door.inner,),
                 stdout=write_end,
                 stderr=write_end,
             )
         except BaseException as error:
             os.close(read_end)
+            if door is not None:
+                door.close()
             if isinstance(error, OSError):
                 raise RunFailed(
                     "rollout_start_failed", f"The rollout process could not be started: {error}."
@@ -208,6 +235,8 @@ class RolloutProcess:
             raise
         finally:
             os.close(write_end)
+        if door is not None:
+            door.given()
         pipe = os.fdopen(read_end, "rb", 0)
         await asyncio.get_running_loop().connect_read_pipe(lambda: reader, pipe)
         return cls(
@@ -218,7 +247,30 @@ class RolloutProcess:
             port=port,
             instance_id=instance_id,
             artifact_root=artifact_root,
+            door=door,
         )
+
+    async def _let_models_in(self, models: ModelServer | None) -> None:
+        """Have model calls answered inside the rollout's own network, if it has one."""
+        if self._door is None:
+            return
+        try:
+            async with asyncio.timeout(DOOR_S):
+                listener = await self._door.listener()
+        except (OSError, TimeoutError) as error:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KILL_WAIT_S):
+                    await self.exited.wait()  # its end is told by those who wait for its health
+                    return
+            raise RunFailed(
+                "rollout_start_failed",
+                f"The rollout's own network could not be made ({error or 'it took too long'}).",
+                hint='Set network = "on" in [advanced] to run it with the machine\'s network.',
+            ) from None
+        if models is None:
+            listener.close()
+        else:
+            self._models = await models.serve_on(listener)
 
     async def _wait_until_healthy(self, *, last: bool) -> bool:
         """True: start again on another port."""
@@ -275,7 +327,7 @@ class RolloutProcess:
 
     async def _health_or_exit(self) -> dict[str, Any] | str | None:
         """An answer may take long; the end of the process does not wait for it."""
-        asking = asyncio.create_task(_get_health(self.port))
+        asking = asyncio.create_task(_get_health(self.port, self.open_socket))
         ending = asyncio.create_task(self.exited.wait())
         try:
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -295,6 +347,10 @@ class RolloutProcess:
             pass
         if self._record is not None:
             self._record.unlink(missing_ok=True)
+        if self._models is not None:
+            self._models.close()
+        if self._door is not None:
+            self._door.close()
         self.exited.set()
 
 
@@ -308,14 +364,14 @@ def advertised_capacity(health: dict[str, Any]) -> int | None:
     return None
 
 
-async def _get_health(port: int) -> dict[str, Any] | str | None:
+async def _get_health(port: int, open_socket: OpenSocket | None) -> dict[str, Any] | str | None:
     """The body, or what is wrong with the answer; None when nothing listens yet.
 
     Plain sockets: a client library would cost more than the rollout takes to start.
     """
     try:
         async with asyncio.timeout(HEALTH_ANSWER_S):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await _connected(port, open_socket)
             try:
                 writer.write(
                     b"GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n\r\n"
@@ -342,6 +398,20 @@ async def _get_health(port: int) -> dict[str, Any] | str | None:
     except ValueError:
         return "/health does not answer with JSON"
     return answer if isinstance(answer, dict) else "/health does not answer with a JSON object"
+
+
+async def _connected(
+    port: int, open_socket: OpenSocket | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if open_socket is None:
+        return await asyncio.open_connection("127.0.0.1", port)
+    made = await open_socket()
+    try:
+        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+        return await asyncio.open_connection(sock=made)
+    except BaseException:
+        made.close()
+        raise
 
 
 def _free_port() -> int:

@@ -4,7 +4,9 @@ An allow-list: the system's programs read-only, what the caller names, an empty 
 other process. Homes, ``/var``, ``/run``, the platform's data directory are simply not there.
 Chosen once per process, by trying: bubblewrap, then util-linux ``unshare``, then no fence.
 
-The network stays that of the machine: the rollout and the gateway meet on its loopback.
+The network stays that of the machine: the rollout and the gateway meet on its loopback. With
+``network = "loopback"`` user code has one of its own, which bubblewrap alone can make here; what
+comes in and out then goes through ``network_door.py``.
 """
 
 from __future__ import annotations
@@ -72,16 +74,15 @@ class Sandbox:
         """How many processes of the fence stand above the user's own."""
         return 0 if self.name == "none" else 2
 
-    def describe(self) -> str:
+    def describe(self, network: Network = "on") -> str:
         """One sentence for people: what user code is kept from here."""
         if self.name == "none":
             return (
                 "none: user code runs with this user's rights, because neither bubblewrap nor "
                 "unshare works here; install bubblewrap to fence it in"
             )
-        return (
-            f"{self.name}: own files and processes only, system read-only, network of the machine"
-        )
+        reach = "network of the machine" if network == "on" else "no network but its own loopback"
+        return f"{self.name}: own files and processes only, system read-only, {reach}"
 
     def wrap(
         self,
@@ -100,10 +101,11 @@ class Sandbox:
         reach user code only, never the programs that build the fence (``LD_PRELOAD`` there would
         be a way out), nor any command line.
         """
-        require_network(network, self)
         view = View(tuple(readable), tuple(writable), tuple(hidden), cwd)
         if self.name == "bwrap":
-            return self._bubblewrap(argv, view, env_fd)
+            return self._bubblewrap(argv, view, env_fd, network)
+        if network != "on":
+            raise _not_enforced(self)
         if self.name == "unshare":
             return self._unshare(argv, view, env_fd)
         return list(argv)
@@ -123,8 +125,11 @@ class Sandbox:
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
-    def _bubblewrap(self, argv: Sequence[str], view: View, env_fd: int | None) -> list[str]:
+    def _bubblewrap(
+        self, argv: Sequence[str], view: View, env_fd: int | None, network: Network
+    ) -> list[str]:
         command = [self.program, *self.options, "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        command += ["--unshare-net"] if network == "loopback" else []
         command += ["--die-with-parent", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
         for path in TEMPORARY_DIRS:
             command += ["--tmpfs", path]
@@ -165,18 +170,15 @@ def choose_sandbox() -> Sandbox:
     """The best fence that works on this machine, tried once."""
     holds = ": > /dev/null && test ! -w /usr -a ! -w /proc/sys/kernel/core_pattern"
     for sandbox in usable_sandboxes():
-        try:
-            subprocess.run(
-                sandbox.wrap(["/bin/sh", "-c", holds]),
-                capture_output=True,
-                timeout=PROBE_TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-                check=True,
-            )
-        except (OSError, subprocess.SubprocessError):
-            continue
-        return sandbox
+        if _succeeds(sandbox.wrap(["/bin/sh", "-c", holds])):
+            return sandbox
     return Sandbox("none")
+
+
+@cache
+def has_own_network(sandbox: Sandbox) -> bool:
+    """Whether it can give a process a network with nothing but a loopback, tried once."""
+    return sandbox.name == "bwrap" and _succeeds(sandbox.wrap(["/bin/true"], network="loopback"))
 
 
 def usable_sandboxes() -> list[Sandbox]:
@@ -197,14 +199,32 @@ def usable_sandboxes() -> list[Sandbox]:
 
 def require_network(network: Network, sandbox: Sandbox) -> None:
     """Refuse what cannot be enforced, rather than run with more network than was asked for."""
-    if network == "loopback":
-        raise RunFailed(
-            "rollout_start_failed",
-            'network = "loopback" in [advanced] cannot be enforced here yet '
-            f"(sandbox: {sandbox.name}).",
-            hint='Remove it, or set network = "on", to run the rollout with the machine\'s '
-            "network.",
+    if network == "loopback" and not has_own_network(sandbox):
+        raise _not_enforced(sandbox)
+
+
+def _not_enforced(sandbox: Sandbox) -> RunFailed:
+    return RunFailed(
+        "rollout_start_failed",
+        'network = "loopback" in [advanced] cannot be enforced here: it takes bubblewrap, and the '
+        f"right to make a network namespace (sandbox: {sandbox.name}).",
+        hint='Install bubblewrap on the worker, or set network = "on" to run the rollout with the '
+        "machine's network.",
+    )
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        subprocess.run(
+            command,
+            capture_output=True,
+            timeout=PROBE_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            check=True,
         )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def _mounts(view: View) -> list[tuple[str, MountKind]]:

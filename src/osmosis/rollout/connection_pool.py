@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Awaitable, Callable
 
 from osmosis.rollout.http_connection import Answer, HttpConnection
 
@@ -10,11 +12,26 @@ KEEPALIVE_S = 3.0
 """Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
 
 
-class ConnectionPool:
-    """Whole requests to whole answers, until :meth:`close`."""
+OpenSocket = Callable[[], Awaitable[socket.socket]]
+"""Makes a TCP socket that is not connected yet and does not block."""
 
-    def __init__(self, host: str, port: int, *, connect_timeout_s: float) -> None:
+
+class ConnectionPool:
+    """Whole requests to whole answers, until :meth:`close`.
+
+    ``open_socket`` makes the sockets where those of this process do not get there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        connect_timeout_s: float,
+        open_socket: OpenSocket | None = None,
+    ) -> None:
         self._host, self._port = host, port
+        self._open_socket = open_socket
         self._connect_timeout_s = connect_timeout_s
         self._idle: list[HttpConnection] = []
         self._busy: set[HttpConnection] = set()
@@ -56,9 +73,19 @@ class ConnectionPool:
         if self._closed is not None:
             raise ConnectionResetError(self._closed)
         async with asyncio.timeout(self._connect_timeout_s):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                HttpConnection, self._host, self._port
-            )
+            connection = await self._connected()
         if self._closed is not None:
             connection.abort(ConnectionResetError(self._closed))
         return connection
+
+    async def _connected(self) -> HttpConnection:
+        loop = asyncio.get_running_loop()
+        if self._open_socket is None:
+            return (await loop.create_connection(HttpConnection, self._host, self._port))[1]
+        made = await self._open_socket()
+        try:
+            await loop.sock_connect(made, (self._host, self._port))
+            return (await loop.create_connection(HttpConnection, sock=made))[1]
+        except BaseException:
+            made.close()
+            raise

@@ -90,8 +90,8 @@ ADVANCED_KEYS: Mapping[str, AdvancedKey] = {
     ),
     "network": AdvancedKey(
         str,
-        "`loopback` is for a rollout off every network; refused as long as no sandbox here "
-        "enforces it.",
+        "`loopback`: the rollout reaches its models and nothing else of any network; refused where "
+        "no sandbox can enforce it.",
         "--network",
     ),
 }

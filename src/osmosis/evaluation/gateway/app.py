@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import socket
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -64,6 +65,7 @@ SHUTDOWN_S = 1.0
 CLIENT_KEEPALIVE_S = 120.0
 RENAMES = "renames_max_tokens"
 """Described when the check has found it: the endpoint only knows ``max_completion_tokens``."""
+BACKLOG = 4096
 PATH = re.compile(
     r"^/v1/(rollouts|judges)/([^/?]+)/(chat/completions|responses|(?:v1/)?messages)/?(?:\?.*)?$"
 )
@@ -101,7 +103,8 @@ class Gateway:
         self._limit_logs: list[LimitLog] = []
         self._resolving = asyncio.Lock()
         self._server: web.Server | None = None
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self.port = 0
         self.root_url = ""
         self.on_call: Callable[[ModelCall], None] | None = None
 
@@ -115,16 +118,26 @@ class Gateway:
             access_log=None,
             keepalive_timeout=CLIENT_KEEPALIVE_S,
         )
-        self._listener = await loop.create_server(self._server, "127.0.0.1", 0, backlog=4096)
-        port = self._listener.sockets[0].getsockname()[1]
-        self.root_url = f"http://127.0.0.1:{port}"
+        listener = await loop.create_server(self._server, "127.0.0.1", 0, backlog=BACKLOG)
+        self._listeners.append(listener)
+        self.port = listener.sockets[0].getsockname()[1]
+        self.root_url = f"http://127.0.0.1:{self.port}"
+
+    async def serve_on(self, listener: socket.socket) -> asyncio.Server:
+        """Answer on one more listening socket, at the same port of another network."""
+        if self._server is None:
+            raise RuntimeError("start the gateway first")
+        loop = asyncio.get_running_loop()
+        served = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
+        self._listeners.append(served)
+        return served
 
     async def close(self) -> None:
         """End every session, the server and the connections upstream."""
         for session in list(self._sessions.values()):
             session.close()
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(SHUTDOWN_S)
