@@ -115,7 +115,7 @@ def start(tmp_path, make_bench):
         link = RolloutLink(process.base_url, process.open_socket)
 
         async def ask(what):
-            return (await link.request("GET", f"/{what}", timeout_s=30)).json()["answer"]
+            return json.loads((await link.request("GET", f"/{what}", timeout_s=30)).body)["answer"]
 
         try:
             yield ask, sink
