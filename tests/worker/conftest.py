@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from osmosis.worker import shard_process
+from osmosis.worker import nursery_process, shard_process
 from osmosis.worker.loop import Worker
 from osmosis.worker.own_dir import own_dir
 from osmosis.worker.settings import WorkerSettings
@@ -22,11 +22,10 @@ FAKE_SHARD = Path(__file__).with_name("fake_shard.py")
 @pytest.fixture
 def fake_shards(monkeypatch, tmp_path):
     """Shard processes run ``fake_shard.py``; their working directory is the test's."""
-    monkeypatch.setattr(
-        shard_process,
-        "shard_argv",
-        lambda: [sys.executable, str(FAKE_SHARD), str(psutil.Process().pid)],
-    )
+    for module, name in ((shard_process, "shard_argv"), (nursery_process, "nursery_argv")):
+        kind = name.removesuffix("_argv")
+        argv = [sys.executable, str(FAKE_SHARD), str(psutil.Process().pid), kind]
+        monkeypatch.setattr(module, name, lambda argv=argv: argv)
     monkeypatch.chdir(tmp_path)
 
 
@@ -57,7 +56,7 @@ def start_worker(fake_shards, tmp_path):
 
 
 def shards() -> list[psutil.Process]:
-    """The living shard processes below this one."""
+    """The living processes of a worker below this one: its shards and their nurseries."""
     found = []
     for child in psutil.Process().children(recursive=True):
         try:

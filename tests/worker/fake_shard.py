@@ -1,7 +1,12 @@
-"""A real shard process whose rollout, gateway and environment are the engine tests' stand-ins."""
+"""Real shard processes whose rollout, gateway and environment are the engine tests' stand-ins.
+
+fake_shard.py WORKER_PID shard
+fake_shard.py WORKER_PID nursery [litellm]    LiteLLM is a name that its shards keep
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -10,8 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from osmosis.wire.errors import RunFailed  # noqa: E402
-from osmosis.worker import shard  # noqa: E402
+from osmosis.worker import nursery, shard  # noqa: E402
 from tests.evaluation.engine_fakes import World  # noqa: E402
+
+PR_SET_NAME = 15
 
 
 def fake_parts(on_upstream):
@@ -27,6 +34,11 @@ def fake_parts(on_upstream):
     ).parts()
 
 
+def fake_litellm():
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"has-litellm")
+
+
 if __name__ == "__main__":
     shard.real_parts = fake_parts
-    shard.main()
+    nursery.preload = fake_litellm
+    (nursery if "nursery" in sys.argv else shard).main()

@@ -91,7 +91,7 @@ class FakePlatform:
         values: dict[str, Any] = {
             "run_id": run_id, "name": f"run-{run_id}", "workspace_id": "w1", "generation": 1,
             "commit_sha": "c" * 40, "rollout": "demo", "entrypoint": "main.py",
-            "model_path": "fake/model", "n": n, "batch_size": 4, "pass_threshold": 1.0,
+            "model_path": "openai/model", "n": n, "batch_size": 4, "pass_threshold": 1.0,
             "agent_workflow_timeout_s": 30.0, "grader_timeout_s": 30.0,
             "selected_rows": len(scripts), "total_rows": len(scripts), "dataset_name": "d",
             "secrets": {"KEY": "s3cret-value"},

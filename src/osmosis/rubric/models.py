@@ -10,8 +10,8 @@ from pathlib import Path
 from osmosis.evaluation.gateway.litellm_adapter import CREDENTIALS, litellm_model
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.prices import known_providers
-from osmosis.evaluation.gateway.providers import PROVIDERS
-from osmosis.evaluation.gateway.resolve import SCRIPTED_PREFIX, compatible_model
+from osmosis.evaluation.gateway.providers import PROVIDERS, SCRIPTED_PREFIX
+from osmosis.evaluation.gateway.resolve import compatible_model
 from osmosis.evaluation.gateway.scripted import ScriptedModel
 from osmosis.evaluation.limits import CallLimiter
 from osmosis.rubric.errors import MissingAPIKeyError, ModelNotFoundError

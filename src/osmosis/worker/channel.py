@@ -1,4 +1,4 @@
-"""What a worker and its shard say to each other: lines of JSON over the shard's stdin and stdout.
+"""What a worker and its shard say to each other: lines of JSON over the shard's stdin, a socket.
 
 Downwards first one :class:`ShardJob` behind its length, then the words ``stop``, ``drain`` or
 ``abandon``; the end of the stream means that the worker is gone. Upwards one :class:`ShardState`
@@ -32,7 +32,7 @@ LENGTH_BYTES = 8
 
 
 class ShardJob(BaseModel):
-    """Everything a shard needs. Holds the token and secret values: only ever sent over a pipe.
+    """Everything a shard needs. Holds the token and secret values: for the channel alone.
 
     ``checked``: what another shard of the run has found out of its models, so that they are not
     asked again.
@@ -52,7 +52,7 @@ class ShardJob(BaseModel):
 
 
 def frame(job: ShardJob) -> bytes:
-    """A job as it goes down the pipe."""
+    """A job as it goes down the channel."""
     body = job.model_dump_json().encode()
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 

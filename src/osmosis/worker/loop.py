@@ -19,7 +19,7 @@ from osmosis.worker.lost_calls import report_lost_calls
 from osmosis.worker.own_dir import own_dir
 from osmosis.worker.run_keeper import RunKeeper
 from osmosis.worker.settings import WorkerSettings
-from osmosis.worker.spare_shards import SpareShards
+from osmosis.worker.shards import Shards
 
 CLAIM_WAIT_S = 10.0
 """Shorter than a lease: what a killed worker asked for must be over when its run comes free."""
@@ -49,7 +49,7 @@ class Worker:
         self._id = f"{machine.node()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._token = settings.read_token()
         self._client = RunnerClient(settings.url, self._token)
-        self._shards = SpareShards(directory / "processes")
+        self._shards = Shards(directory / "processes")
         self._slots = asyncio.Semaphore(settings.slots)
         self._keepers: dict[RunKeeper, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None

@@ -30,8 +30,8 @@ from osmosis.worker.errors import LeaseLost, RunnerError
 from osmosis.worker.run_state import effective_values, run_end, run_state
 from osmosis.worker.settings import WorkerSettings
 from osmosis.worker.shard_count import shard_count
+from osmosis.worker.shards import Shards
 from osmosis.worker.slice_keeper import ABANDON_LIMIT_S, SliceKeeper
-from osmosis.worker.spare_shards import SpareShards
 from osmosis.worker.usable_cores import usable_cores
 
 HEARTBEAT_S = 1.0
@@ -53,7 +53,7 @@ class RunKeeper:
         settings: WorkerSettings,
         claim: Claim,
         run: RunClient,
-        shards: SpareShards,
+        shards: Shards,
         *,
         directory: Path,
         token: str,
@@ -73,6 +73,7 @@ class RunKeeper:
         self._slices = [
             SliceKeeper(
                 Slice(index, count),
+                self._spec,
                 shards,
                 make_job=self._job,
                 directory=directory,

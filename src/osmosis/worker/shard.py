@@ -1,9 +1,8 @@
 """A shard: one process that executes a run, or a slice of a big one.
 
-``python -m osmosis.worker.shard PARENT_PID`` is started ahead of need, imports everything, and
-waits on stdin for its job; so a claim starts in milliseconds. Its own stdout is the channel to the
-worker (``channel.py``); whatever else is printed in this process goes to ``shard-N.log`` in the
-run's directory.
+It is forked by a nursery (``nursery.py``), or started plainly, by ``python -m osmosis.worker.shard
+WORKER_PID``. Its stdin is the channel to the worker (``channel.py``), where its job comes from;
+whatever is printed in it goes to ``shard-N.log`` in the run's directory.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import uvloop
 
@@ -330,20 +330,23 @@ class Shard:
 
 
 def main() -> None:
+    """``WORKER_PID`` is the only argument."""
+    serve(int(sys.argv[1]))
+
+
+def serve(worker_pid: int) -> NoReturn:
     """Wait for a job, execute it, exit with what became of it."""
-    if len(sys.argv) > 1:
-        die_with_my_parent(int(sys.argv[1]))
+    die_with_my_parent(worker_pid)
     adopt_orphans()
     shield_memory()
     collect_seldom()
-    job = read_job(0)
+    channel = _take_channel()
+    job = read_job(channel)
     if job is None:
-        return
+        os._exit(EXIT_ABANDONED)
     wall_clock.follow(job.platform_ahead_s)
     work_dir = Path(job.work_dir)
     (work_dir / "run").mkdir(parents=True, exist_ok=True)
-    channel = os.dup(1)
-    os.set_blocking(channel, False)
     log_stream = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     _print_to(log_of_slice(work_dir.parent, job.slice))
     logging.basicConfig(level=logging.WARNING)
@@ -359,11 +362,12 @@ def main() -> None:
 
 
 async def _execute(job: ShardJob, channel: int) -> int:
+    os.set_blocking(channel, False)
     reporter = Reporter(channel)
     reporter.start()
     client = RunnerClient(job.url, job.token)
     shard = Shard(job, client, reporter)
-    beside = [asyncio.create_task(_listen(shard)), asyncio.create_task(collect_zombies())]
+    beside = [asyncio.create_task(_listen(shard, channel)), asyncio.create_task(collect_zombies())]
     try:
         return await shard.execute()
     finally:
@@ -372,12 +376,10 @@ async def _execute(job: ShardJob, channel: int) -> int:
         await client.close()
 
 
-async def _listen(shard: Shard) -> None:
+async def _listen(shard: Shard, channel: int) -> None:
     """Obey the worker's words; without a worker there is nothing to live for."""
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
-    )
+    # The descriptor stays the reporter's: it is written to directly.
+    reader, _ = await asyncio.open_unix_connection(sock=socket.socket(fileno=os.dup(channel)))
     while line := await reader.readline():
         if line == STOP:
             shard.stop()
@@ -386,6 +388,15 @@ async def _listen(shard: Shard) -> None:
         elif line == ABANDON:
             shard.abandon()
     os._exit(EXIT_ABANDONED)
+
+
+def _take_channel() -> int:
+    """The channel, moved away from stdin: no child may inherit it."""
+    channel = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return channel
 
 
 def _secrets(job: ShardJob) -> list[str]:

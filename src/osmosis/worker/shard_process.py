@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from osmosis.processes import ProcessRecord, kill_tree
 from osmosis.worker.channel import ShardJob, ShardState, frame
+from osmosis.worker.own_child import collect_adopted, exit_status, start_child
 
 MODULE = "osmosis.worker.shard"
 KILL_WAIT_S = 5.0
@@ -28,37 +31,48 @@ MAX_STATE_BYTES = 1 << 20
 class ShardProcess:
     """One shard process, spare until :meth:`give`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, record: Path | None) -> None:
-        self._process = process
+    def __init__(
+        self,
+        pid: int,
+        collect: Callable[[], int],
+        channel: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        record: Path | None,
+    ) -> None:
+        self.pid = pid
+        self._reader, self._writer = channel
         self._record = record
+        self._exited = False
         self._listening: asyncio.Task[None] | None = None
-        self._ending = asyncio.create_task(self._end())
+        self._ending = asyncio.create_task(self._end(collect))
         self.state = ShardState()
         self.last_sign = asyncio.get_running_loop().time()
 
     @classmethod
     async def start(cls, records_dir: Path) -> ShardProcess:
-        """A spare shard, importing what it will need."""
-        process = await asyncio.create_subprocess_exec(
-            *shard_argv(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=shard_environment(os.environ),
-            start_new_session=True,
-            limit=MAX_STATE_BYTES,
-        )
+        """A shard of its own, importing what it will need."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = start_child(shard_argv(), theirs, shard_environment(os.environ))
+        return await cls._of(process.pid, process.wait, ours, records_dir)
+
+    @classmethod
+    async def forked(cls, pid: int, channel: socket.socket, records_dir: Path) -> ShardProcess:
+        """The shard ``pid`` at the other end of ``channel``, which this process has adopted."""
+        return await cls._of(pid, partial(collect_adopted, pid), channel, records_dir)
+
+    @classmethod
+    async def _of(
+        cls, pid: int, collect: Callable[[], int], channel: socket.socket, records_dir: Path
+    ) -> ShardProcess:
         record: Path | None = None
         with contextlib.suppress(ProcessLookupError):
-            record = ProcessRecord.of(process.pid, "shard").save(records_dir)
-        return cls(process, record)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+            record = ProcessRecord.of(pid, "shard").save(records_dir)
+        ends = await asyncio.open_unix_connection(sock=channel, limit=MAX_STATE_BYTES)
+        return cls(pid, collect, ends, record)
 
     @property
     def running(self) -> bool:
-        return self._process.returncode is None
+        return not self._exited
 
     async def give(self, job: ShardJob, on_state: Callable[[ShardState], None]) -> None:
         """Hand over a job and begin to listen."""
@@ -68,12 +82,11 @@ class ShardProcess:
 
     async def say(self, words: bytes) -> None:
         """Words for a shard that is gone are lost, which is as good as heard."""
-        stdin = self._process.stdin
-        if stdin is None or not self.running:
+        if not self.running:
             return
         with contextlib.suppress(ConnectionError):
-            stdin.write(words)
-            await stdin.drain()
+            self._writer.write(words)
+            await self._writer.drain()
 
     async def wait(self) -> int:
         """The exit status, once every last word is heard; its whole group is gone then."""
@@ -87,24 +100,26 @@ class ShardProcess:
             async with asyncio.timeout(KILL_WAIT_S):
                 await self.wait()
 
-    async def _end(self) -> int:
-        status = await self._process.wait()
+    async def _end(self, collect: Callable[[], int]) -> int:
+        status = await exit_status(self.pid, collect)
+        self._exited = True
         kill_tree(self.pid)
         if self._listening is not None:
             await asyncio.gather(self._listening, return_exceptions=True)
+        self._writer.close()
         if self._record is not None:
             self._record.unlink(missing_ok=True)
         return status
 
     async def _listen(self, on_state: Callable[[ShardState], None]) -> None:
-        stdout = self._process.stdout
-        while stdout is not None and (line := await stdout.readline()):
-            try:
-                self.state = ShardState.model_validate_json(line)
-            except ValidationError:
-                continue
-            self.last_sign = asyncio.get_running_loop().time()
-            on_state(self.state)
+        with contextlib.suppress(ConnectionError):
+            while line := await self._reader.readline():
+                try:
+                    self.state = ShardState.model_validate_json(line)
+                except ValidationError:
+                    continue
+                self.last_sign = asyncio.get_running_loop().time()
+                on_state(self.state)
 
 
 def shard_argv() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from osmosis.evaluation.process_life import describe_exit
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.slice import Slice
-from osmosis.wire.runner import FinishRequest, RunError
+from osmosis.wire.runner import EvaluationSpec, FinishRequest, RunError
 from osmosis.worker.channel import (
     ABANDON,
     EXIT_ABANDONED,
@@ -26,7 +26,7 @@ from osmosis.worker.channel import (
     log_of_slice,
 )
 from osmosis.worker.shard_process import ShardProcess
-from osmosis.worker.spare_shards import SpareShards
+from osmosis.worker.shards import Shards
 
 MAX_RESTARTS = 5
 """Restarts in a row without one more acknowledged record."""
@@ -48,7 +48,8 @@ class SliceKeeper:
     def __init__(
         self,
         part: Slice,
-        shards: SpareShards,
+        spec: EvaluationSpec,
+        shards: Shards,
         *,
         make_job: MakeJob,
         directory: Path,
@@ -57,6 +58,7 @@ class SliceKeeper:
         on_state: Callable[[SliceKeeper], None],
     ) -> None:
         self._slice = part
+        self._spec = spec
         self._shards = shards
         self._make_job = make_job
         self._directory = directory
@@ -129,7 +131,7 @@ class SliceKeeper:
         work_dir.mkdir(parents=True)
         self._killed_because = ""
         self.state = ShardState()
-        self._shard = shard = await self._shards.take()
+        self._shard = shard = await self._shards.take(self._spec)
         try:
             if self._dropped:
                 await shard.kill()

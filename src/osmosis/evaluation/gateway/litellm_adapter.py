@@ -1,9 +1,10 @@
 """Adapter 2: every provider that does not speak OpenAI's API, through LiteLLM.
 
 LiteLLM costs 3 s and 190 MB to import, so it is loaded in a thread when the first such model is
-prepared. Its own retries, telemetry and price download are off. Credentials are passed in each
-call; provider variables that the run did not declare are taken out of this process's environment
-first, so that LiteLLM cannot fall back on somebody else's.
+prepared, unless the process was forked from one that had :func:`preload` called. Its own retries,
+telemetry and price download are off. Credentials are passed in each call; provider variables that
+the run did not declare are taken out of this process's environment first, so that LiteLLM cannot
+fall back on somebody else's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from types import ModuleType
@@ -50,6 +52,34 @@ KIND_BY_CLASS: Mapping[str, str] = {
 """LiteLLM's classes that say more than their status."""
 PLACES = ("api_version", "aws_region_name", "vertex_project", "vertex_location")
 """Call parameters that say, beside the address, which model answers."""
+LOADED_BY_A_FIRST_CALL = (
+    "boto3",
+    "fastapi",
+    "jiter",
+    "litellm._service_logger",
+    "litellm.integrations.generic_api.generic_api_callback",
+    "litellm.integrations.prometheus_services",
+    "litellm.litellm_core_utils.default_encoding",
+    "litellm.llms.anthropic.completion.transformation",
+    "litellm.llms.azure.chat.gpt_reasoning_transformation",
+    "litellm.llms.azure.chat.gpt_transformation",
+    "litellm.llms.azure.chat.o_series_transformation",
+    "litellm.llms.bedrock.chat.chat_completions.transformation",
+    "litellm.llms.cohere.chat.transformation",
+    "litellm.llms.cohere.chat.v2_transformation",
+    "litellm.llms.edenai.chat.transformation",
+    "litellm.llms.fal_ai.cost_calculator",
+    "litellm.llms.gemini.chat.transformation",
+    "litellm.llms.github_copilot.authenticator",
+    "litellm.llms.litellm_proxy.chat.transformation",
+    "litellm.llms.openai_like.dynamic_config",
+    "litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching",
+    "litellm.proxy._types",
+    "litellm.proxy.guardrails.exception_utils",
+    "litellm.types.integrations.prometheus",
+    "litellm.types.integrations.slack_alerting",
+)
+"""What LiteLLM puts off until it is called, or fails, for the first time: up to 0.4 s."""
 CALL_TIMEOUT_S = 24 * 3600.0
 """LiteLLM insists on a limit of its own; the sample's deadline comes long before."""
 
@@ -258,6 +288,19 @@ def isolate_environment(variables: Mapping[str, str]) -> None:
             os.environ[name] = value
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_TELEMETRY"] = "False"
+
+
+def preload() -> None:
+    """Load LiteLLM with all that its first call loads, for processes that are forked from this one.
+
+    It sees none of this process's provider variables: what it takes from them at its import would
+    be every run's.
+    """
+    isolate_environment({})
+    _load()
+    for name in LOADED_BY_A_FIRST_CALL:
+        with suppress(ImportError):  # another release may lay it out in another way
+            importlib.import_module(name)
 
 
 def _load() -> ModuleType:

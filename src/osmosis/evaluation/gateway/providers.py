@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -115,3 +115,17 @@ _TABLE = (
 )
 
 PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _TABLE}
+
+SCRIPTED_PREFIX = "scripted/"
+REPLAY_PREFIX = "replay/"
+
+
+def needs_litellm(path: str, endpoint_names: Collection[str]) -> bool:
+    """Whether ``resolve`` finds LiteLLM's adapter for ``path``, if it finds anything."""
+    prefix, _, model = path.partition("/")
+    return (
+        bool(model)
+        and not path.startswith((SCRIPTED_PREFIX, REPLAY_PREFIX))
+        and prefix not in PROVIDERS
+        and prefix not in endpoint_names
+    )

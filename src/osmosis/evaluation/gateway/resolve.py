@@ -13,15 +13,18 @@ from osmosis.evaluation.gateway.litellm_adapter import litellm_model
 from osmosis.evaluation.gateway.model import Model
 from osmosis.evaluation.gateway.openai_compatible import OpenAICompatible
 from osmosis.evaluation.gateway.prices import known_providers, model_provider
-from osmosis.evaluation.gateway.providers import PROVIDERS, Provider
+from osmosis.evaluation.gateway.providers import (
+    PROVIDERS,
+    REPLAY_PREFIX,
+    SCRIPTED_PREFIX,
+    Provider,
+)
 from osmosis.evaluation.gateway.replay import ReplayModel
 from osmosis.evaluation.gateway.scripted import ScriptedModel
 from osmosis.evaluation.plan import EvaluationPlan
 from osmosis.wire.errors import RunFailed, did_you_mean
 from osmosis.wire.runner import ModelEndpoint
 
-SCRIPTED_PREFIX = "scripted/"
-REPLAY_PREFIX = "replay/"
 FORM = "Model names have the form provider/model, for example openai/gpt-5-mini."
 
 
