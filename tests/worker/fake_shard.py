@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from osmosis.wire.errors import RunFailed  # noqa: E402
-from osmosis.worker import nursery, shard  # noqa: E402
+from osmosis.worker import shard, shard_nursery  # noqa: E402
 from tests.evaluation.engine_fakes import World  # noqa: E402
 
 PR_SET_NAME = 15
@@ -40,5 +40,5 @@ def fake_litellm():
 
 if __name__ == "__main__":
     shard.real_parts = fake_parts
-    nursery.preload = fake_litellm
-    (nursery if "nursery" in sys.argv else shard).main()
+    shard_nursery.preload = fake_litellm
+    (shard_nursery if "nursery" in sys.argv else shard).main()

@@ -1,4 +1,4 @@
-"""A nursery as its worker sees it: asked for a shard, it forks one (``nursery.py``)."""
+"""A nursery as its worker sees it: asked for a shard, it forks one (``shard_nursery.py``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from osmosis.evaluation.process_life import adopt_orphans
 from osmosis.processes import ProcessRecord, kill_tree
 from osmosis.worker.own_child import exit_status, start_child
 
-MODULE = "osmosis.worker.nursery"
+MODULE = "osmosis.worker.shard_nursery"
 LITELLM = "litellm"
 """The argument of a nursery whose shards have LiteLLM loaded."""
 FORK = b"fork"
 """The only request there is; the channel of the new shard comes with it."""
 PID_BYTES = 4
-ANSWER_LIMIT_S = 30.0
+ANSWER_LIMIT_S = 60.0
 """For its imports and a fork; what takes longer is done without it."""
 
 

@@ -1,8 +1,8 @@
 """A shard: one process that executes a run, or a slice of a big one.
 
-It is forked by a nursery (``nursery.py``), or started plainly, by ``python -m osmosis.worker.shard
-WORKER_PID``. Its stdin is the channel to the worker (``channel.py``), where its job comes from;
-whatever is printed in it goes to ``shard-N.log`` in the run's directory.
+It is forked by a nursery (``shard_nursery.py``), or started plainly, by ``python -m
+osmosis.worker.shard WORKER_PID``. Its stdin is the channel to the worker (``channel.py``), where
+its job comes from; whatever is printed in it goes to ``shard-N.log`` in the run's directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A nursery: one process that imports what a shard needs, and forks a shard whenever asked.
 
-    python -P -m osmosis.worker.nursery WORKER_PID [litellm]
+    python -P -m osmosis.worker.shard_nursery WORKER_PID [litellm]
 
 Its stdin is a socket to the worker. A message there brings the shard's end of a channel
 (``channel.py``) and asks for one shard; the answer is the shard's pid. A fork takes milliseconds
