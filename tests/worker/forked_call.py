@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from osmosis.evaluation.gateway.chat import ChatRequest
 from osmosis.evaluation.gateway.litellm_adapter import litellm_model
 from osmosis.processes import die_with_my_parent
-from osmosis.worker import shard
+from osmosis.worker import shard, shard_nursery
 
 
 def serve(worker_pid: int) -> None:

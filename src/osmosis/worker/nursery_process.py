@@ -77,10 +77,13 @@ class NurseryProcess:
                     socket.send_fds(self._control, [FORK], [channel.fileno()])
                     answer = await loop.sock_recv(self._control, PID_BYTES)
                 if not answer:
-                    raise NurseryLost("it has ended")
-            except (OSError, TimeoutError) as error:
+                    raise ConnectionResetError
+            except TimeoutError as error:
                 self.kill()
-                raise NurseryLost(str(error) or "it did not answer in time") from error
+                raise NurseryLost(f"it did not answer within {ANSWER_LIMIT_S:g} s") from error
+            except OSError as error:
+                self.kill()
+                raise NurseryLost("it has ended") from error
             except BaseException:
                 self.kill()
                 raise
