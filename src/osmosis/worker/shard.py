@@ -101,7 +101,7 @@ class Reporter:
 
     def send(self) -> None:
         # A worker that does not listen must not hold the run up: the next sign comes in a second.
-        with suppress(BrokenPipeError, BlockingIOError):
+        with suppress(ConnectionError, BlockingIOError):
             os.write(self._descriptor, self._line())
 
     def end(self, outcome: Outcome) -> None:
@@ -109,7 +109,7 @@ class Reporter:
         self.state.end = _told(outcome)
         os.set_blocking(self._descriptor, True)
         # An earlier word may have got stuck half-way.
-        with suppress(BrokenPipeError), os.fdopen(self._descriptor, "wb", closefd=False) as channel:
+        with suppress(ConnectionError), os.fdopen(self._descriptor, "wb", closefd=False) as channel:
             channel.write(b"\n" + self._line())
 
     def _line(self) -> bytes:

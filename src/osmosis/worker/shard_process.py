@@ -67,8 +67,7 @@ class ShardProcess:
         record: Path | None = None
         with contextlib.suppress(ProcessLookupError):
             record = ProcessRecord.of(pid, "shard").save(records_dir)
-        ends = await asyncio.open_unix_connection(sock=channel, limit=MAX_STATE_BYTES)
-        return cls(pid, collect, ends, record)
+        return cls(pid, collect, await _open(channel), record)
 
     @property
     def running(self) -> bool:
@@ -112,14 +111,28 @@ class ShardProcess:
         return status
 
     async def _listen(self, on_state: Callable[[ShardState], None]) -> None:
-        with contextlib.suppress(ConnectionError):
-            while line := await self._reader.readline():
-                try:
-                    self.state = ShardState.model_validate_json(line)
-                except ValidationError:
-                    continue
-                self.last_sign = asyncio.get_running_loop().time()
-                on_state(self.state)
+        while line := await self._reader.readline():
+            try:
+                self.state = ShardState.model_validate_json(line)
+            except ValidationError:
+                continue
+            self.last_sign = asyncio.get_running_loop().time()
+            on_state(self.state)
+
+
+class _EveryWord(asyncio.StreamReaderProtocol):
+    """A shard that ends with a word unread resets the channel; what it had said still counts."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None)
+
+
+async def _open(channel: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_STATE_BYTES)
+    protocol = _EveryWord(reader)
+    transport, _ = await loop.create_unix_connection(lambda: protocol, sock=channel)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def shard_argv() -> list[str]:
