@@ -6,18 +6,24 @@ chunk says replaces what an earlier one said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from osmosis.evaluation.gateway.json_codec import loads
 
 DONE = b"[DONE]"
+PIECE = re.compile(
+    rb'"delta"\s*:\s*\{\s*(?:"role"\s*:\s*"[a-z]*"\s*,\s*)?"content"\s*:\s*"([^"]*)"'
+)
+"""A piece of text without a quote in it. Inside a JSON string the quotes are escaped."""
 
 
 def completion_of(payloads: Sequence[bytes]) -> dict[str, Any] | None:
     """The chat completion that the ``data:`` payloads spell, or None when they spell none."""
     try:
-        chunks: Any = loads(b"[" + b",".join(one for one in payloads if one != DONE) + b"]")
+        told = (payload for payload in payloads if payload != DONE)
+        chunks: Any = loads(b"[" + b",".join(_fewer(told)) + b"]")
     except ValueError:
         return None
     body: dict[str, Any] = {}
@@ -37,6 +43,34 @@ def completion_of(payloads: Sequence[bytes]) -> dict[str, Any] | None:
     for call in message.get("tool_calls") or ():
         call.pop("index", None)
     return {**body, "object": "chat.completion", "choices": [choice]}
+
+
+def _fewer(payloads: Iterable[bytes]) -> Iterator[bytes]:
+    """The same story in fewer chunks: such as differ in their text alone become one.
+
+    A piece of text between the same bytes, and itself without a quote, can be nothing but the
+    inside of the same JSON string; parsing each for itself costs as much as all else.
+    """
+    before, after = b"", b""
+    texts: list[bytes] = []
+    for payload in payloads:
+        if texts and payload.startswith(before) and payload.endswith(after):
+            text = payload[len(before) : len(payload) - len(after)]
+            fits = len(payload) >= len(before) + len(after)
+            if fits and b'"' not in text and not text.endswith(b"\\"):
+                texts.append(text)
+                continue
+        if texts:
+            yield before + b"".join(texts) + after
+            texts = []
+        found = PIECE.search(payload)
+        if found is None or found[1].endswith(b"\\"):
+            yield payload
+        else:
+            before, after = payload[: found.start(1)], payload[found.end(1) :]
+            texts = [found[1]]
+    if texts:
+        yield before + b"".join(texts) + after
 
 
 def _add_choice(choice: dict[str, Any], message: dict[str, Any], told: dict[str, Any]) -> None:

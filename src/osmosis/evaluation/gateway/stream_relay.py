@@ -86,9 +86,10 @@ class StreamRelay:
 
     def _note(self, line: bytes) -> bool:
         """Read what matters in one data line; True when it is an error."""
+        payload = line[5:].strip()
         if self._collected_bytes <= MAX_COLLECTED_BYTES:
             self._collected_bytes += len(line)
-            self._payloads.append(line[5:].strip())
+            self._payloads.append(payload)
         else:
             self._payloads.clear()
         if self._upstream_field is None:
@@ -96,11 +97,11 @@ class StreamRelay:
             if found:
                 self._upstream_field = found[0]
         if not NOTABLE.search(line):
-            if line[5:].strip() == b"[DONE]":
+            if payload == b"[DONE]":
                 self.done = True
             return False
         try:
-            event: Any = loads(line[5:].strip())
+            event: Any = loads(payload)
         except ValueError:
             return False
         if not isinstance(event, dict):
