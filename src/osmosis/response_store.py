@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 BUSY_TIMEOUT_S = 5.0
 MAX_AGE_S = 90 * 86_400.0
@@ -30,6 +31,15 @@ CREATE TABLE IF NOT EXISTS responses (
 );
 CREATE INDEX IF NOT EXISTS responses_by_use ON responses (used_at);
 """
+
+_HELD = "SELECT count(*), coalesce(sum(size), 0) FROM responses"
+
+
+class Held(NamedTuple):
+    """How much a store holds."""
+
+    responses: int
+    bytes: int
 
 
 class LruStore:
@@ -76,13 +86,15 @@ class LruStore:
             if self._bytes > self.max_bytes:
                 self._evict(database)
 
-    def clear(self) -> None:
-        """Forget everything, and give the room back to the disk."""
+    def clear(self) -> Held:
+        """Forget everything, and give the room back to the disk; returns what was forgotten."""
         with self._lock:
             database = self._opened()
+            held = Held(*database.execute(_HELD).fetchone())
             database.execute("DELETE FROM responses")
             database.execute("VACUUM")
             self._bytes = 0
+            return held
 
     def close(self) -> None:
         with self._lock:
@@ -142,4 +154,4 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _count(database: sqlite3.Connection) -> int:
-    return int(database.execute("SELECT coalesce(sum(size), 0) FROM responses").fetchone()[0])
+    return int(database.execute(_HELD).fetchone()[1])

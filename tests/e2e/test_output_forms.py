@@ -151,6 +151,7 @@ WALKS = [
     Walk("workspace list", "list"),
     Walk("workspace connect", "operation"),
     Walk("workspace sync", "operation"),
+    Walk("workspace clear-cache -y", "operation", {"responses", "bytes"} | CONTEXT),
     Walk("completion bash", "detail", {"shell", "script"}),
     Walk(f"eval submit {CONFIG} -y --limit 1 --n 1", "operation", SUBMITTED | CONTEXT),
     Walk("eval watch {run}", "detail", RUN | CONTEXT),

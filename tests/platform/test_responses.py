@@ -71,6 +71,18 @@ async def test_another_workspace_gets_nothing_of_it(
     assert (await worker.get(f"responses/{KEY}")).content == b"an answer"
 
 
+async def test_a_manager_empties_the_cache_of_the_workspace_and_no_other(
+    worker: Worker, client: httpx.AsyncClient, stranger: Account, anonymous: httpx.AsyncClient
+) -> None:
+    await worker.put(f"responses/{KEY}", b"an answer")
+    theirs = await anonymous.delete("/api/cli/response-cache", headers=stranger.headers)
+    assert theirs.json() == {"responses": 0, "bytes": 0}
+    assert (await worker.get(f"responses/{KEY}")).content == b"an answer"
+    answer = await client.delete("/api/cli/response-cache")
+    assert answer.json()["responses"] == 1 and answer.json()["bytes"] > 0
+    assert (await worker.get(f"responses/{KEY}")).status_code == 204
+
+
 async def test_without_the_lease_nobody_reads_or_writes(
     worker: Worker, worker_client: httpx.AsyncClient, client: httpx.AsyncClient
 ) -> None:

@@ -39,7 +39,7 @@ HEADINGS: dict[str, tuple[Entry, ...]] = {
             "workspace",
             "workspace",
             "Your workspaces, and the repository each is connected to.",
-            ("list", "connect", "sync"),
+            ("list", "connect", "sync", "clear-cache"),
         ),
         Entry("upgrade", "upgrade", "Say how this installation is upgraded."),
         Entry("completion", "completion", "Complete command lines in bash, zsh or fish."),

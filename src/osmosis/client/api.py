@@ -75,6 +75,9 @@ class Api(Connection):
     def sync(self) -> dict[str, Any]:
         return self.call("POST", f"{ROOT}/git/sync", body={}, timeout_s=120.0)
 
+    def clear_response_cache(self) -> dict[str, Any]:
+        return self.call("DELETE", f"{ROOT}/response-cache", timeout_s=120.0)
+
     # ------------------------------------------------------------------ datasets
 
     def create_dataset(self, body: Mapping[str, Any]) -> dict[str, Any]:

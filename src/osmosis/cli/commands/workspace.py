@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from osmosis.cli.commands.options import FILE, group
+from osmosis.cli.commands.options import FILE, group, yes_flag
 from osmosis.cli.output import Column, Listing, NextStep, Operation
-from osmosis.cli.output.format import text
+from osmosis.cli.output.format import plural, size, text
+from osmosis.cli.output.questions import confirm
 from osmosis.cli.repository_link import hosted_link, note_identity, workspace_name
 from osmosis.cli.session import session
 from osmosis.cli.vendor_origin import leave_vendor_form, take_vendor_form
@@ -113,6 +114,23 @@ def sync() -> Operation:
         message="The repository is in sync.",
         resource=answer,
         next_steps=(NextStep("Rollouts found there:", "osmosis rollout list"),),
+    )
+
+
+@app.command("clear-cache")
+@yes_flag
+def clear_cache(yes: bool) -> Operation:
+    """Forget the model answers that runs with `[advanced] cache` have kept for this workspace.
+
+    Later runs with the cache on ask their models again. The runs themselves stay as they are.
+    """
+    confirm("Forget all kept model answers of the workspace?", yes=yes)
+    answer = session.api.clear_response_cache()
+    count, kept_bytes = int(answer["responses"]), int(answer["bytes"])
+    return Operation(
+        operation="workspace.clear-cache",
+        message=f"{plural(count, 'kept answer')} ({size(kept_bytes)}) forgotten.",
+        resource={**answer, **session.context},
     )
 
 

@@ -11,7 +11,7 @@ from osmosis.metrics.documents import metrics_document
 from osmosis.platform.addresses import public_url
 from osmosis.platform.db.models import Run, RunLog
 from osmosis.platform.deps import CurrentPlatform, CurrentScope
-from osmosis.platform.evals import download_routes, sample_routes, service
+from osmosis.platform.evals import download_routes, response_cache_routes, sample_routes, service
 from osmosis.platform.evals.documents import detail, duration_ms, list_item, regrade_document
 from osmosis.platform.evals.plan import plan_document
 from osmosis.platform.evals.regrade import regrade_run
@@ -181,3 +181,4 @@ async def json_object(request: Request) -> dict[str, Any]:
 router.include_router(runs)
 router.include_router(sample_routes.router)
 router.include_router(download_routes.router)
+router.include_router(response_cache_routes.router)

@@ -12,7 +12,7 @@ from pathlib import Path
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.leases import leased_run
 from osmosis.platform.settings import Settings
-from osmosis.response_store import LruStore
+from osmosis.response_store import Held, LruStore
 from osmosis.wire.errors import OsmosisError, ValidationFailed
 
 KEY = re.compile(r"[0-9a-f]{40}")
@@ -24,7 +24,7 @@ LEASES_KNOWN = 1024
 
 
 class CacheFailed(OsmosisError):
-    """The file cannot be read or written just now; the worker asks the model instead."""
+    """The file cannot be read or written just now; a worker asks the model instead."""
 
     code, http_status = "CACHE_FAILED", 503
 
@@ -55,6 +55,13 @@ class ResponseStores:
         store = await self._of_run(platform, run_id, lease, key)
         try:
             await asyncio.to_thread(store.put, key, value)
+        except sqlite3.Error as error:
+            raise CacheFailed(error) from error
+
+    async def clear(self, workspace_id: str) -> Held:
+        """Forget what the workspace has; returns how much that was."""
+        try:
+            return await asyncio.to_thread(self.of(workspace_id).clear)
         except sqlite3.Error as error:
             raise CacheFailed(error) from error
 
