@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from typing import Any
 
 from bench.job import Job, write_config, write_rows, write_wide_rollout
 from bench.lag import listening_ports, watched
@@ -13,16 +14,17 @@ from lab.mock_model import mock_model
 from lab.platform import Lab
 from lab.ports import free_port, http_json
 from lab.processes import tree
+from lab.workspace import TERMINAL, Workspace
 
 CALLS = 2000
 LATENCY_MS = 10_000.0
-START_LIMIT_S = 90.0
+LOOK_EVERY_S, SLOW_LOOK_EVERY_S = 0.05, 0.25
 RUN_LIMIT_S = 240.0
 CONTROL_LATENCY_MS = 0.0
 
 
 def loop_lag(lab: Lab) -> None:
-    """Prints the lag of each part, and of an idle server beside them: the machine's own."""
+    """Prints the lag of each process, and of an idle server beside them: the machine's own."""
     assert lab.server is not None
     workspace = lab.workspace("load")
     write_wide_rollout(workspace)
@@ -37,15 +39,10 @@ def loop_lag(lab: Lab) -> None:
         write_rows(workspace.directory / "data" / "load.jsonl", CALLS)
         workspace.upload("data/load.jsonl")
         run = workspace.submit(config)
-        ports = _ports_of_the_run(lab.server.pid)
-        places = {
-            "machine": f"{control}/stats",
-            "server": f"{lab.url}/api/health",
-            **{part: f"http://127.0.0.1:{port}/health" for part, port in ports.items()},
-        }
+        places = {"machine": f"{control}/stats", "server": f"{lab.url}/api/health"}
         with ExitStack() as stack:
             lags = {part: stack.enter_context(watched(url)) for part, url in places.items()}
-            info = workspace.wait(run, limit_s=RUN_LIMIT_S, every_s=0.5)
+            info = _watch_until_ended(workspace, run, lags, stack)
         stats = http_json(f"{model}/stats")
     passed = info["results"]["passed"]
     for part, taken in lags.items():
@@ -64,17 +61,29 @@ def loop_lag(lab: Lab) -> None:
     report("span_2000_calls_s", span, "s", ideal_s=LATENCY_MS / 1000)
 
 
-def _ports_of_the_run(server: int) -> dict[str, int]:
-    """Where the shard's gateway and the rollout listen, as soon as both do."""
-    deadline = time.monotonic() + START_LIMIT_S
-    found: dict[str, int] = {}
+def _watch_until_ended(
+    workspace: Workspace, run: str, lags: dict[str, list[float]], stack: ExitStack
+) -> dict[str, Any]:
+    """Watch each shard's gateway and each rollout from when they listen until the run has ended."""
+    server = workspace.lab.server
+    assert server is not None
+    deadline = time.monotonic() + RUN_LIMIT_S
+    found: dict[int, str] = {}
+    watched_ports: set[int] = set()
     while time.monotonic() < deadline:
-        for pid in tree(server):
+        for pid in tree(server.pid):
             part = part_of(pid)
-            if part in ("shard", "rollout"):
-                for port in listening_ports(pid):
-                    found[part] = port
-        if len(found) == 2:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"only {sorted(found)} came up")
+            if pid in found or part not in ("shard", "rollout"):
+                continue
+            # A process that is just being forked has its parent's sockets.
+            for port in set(listening_ports(pid)) - watched_ports:
+                watched_ports.add(port)
+                found[pid] = f"{part} {sum(name.startswith(part) for name in found.values()) + 1}"
+                url = f"http://127.0.0.1:{port}/health"
+                lags[found[pid]] = stack.enter_context(watched(url))
+        if workspace.api(f"/api/cli/eval-runs/{run}")["eval_run"]["status"] in TERMINAL:
+            parts = {name.partition(" ")[0] for name in found.values()}
+            assert parts == {"shard", "rollout"}, f"only {sorted(parts)} came up"
+            return workspace.wait(run, limit_s=RUN_LIMIT_S)
+        time.sleep(LOOK_EVERY_S if "rollout 1" not in lags else SLOW_LOOK_EVERY_S)
+    raise AssertionError(f"the run has not ended within {RUN_LIMIT_S} s")

@@ -1,7 +1,8 @@
 """The long form: ``make chaos ARGS="--kills 50 --seed 7"``.
 
 Kills shards, rollouts, workers and servers, and freezes workers for longer than their lease, at
-random moments of one run after the other; checks each run when it has ended. The seed is printed,
+random moments of one run after the other, of one shard or of several; checks each run when it has
+ended. The seed is printed,
 and the same seed chooses the same victims.
 """
 
@@ -24,6 +25,8 @@ from lab.processes import tree
 from lab.workspace import Workspace
 from tests.chaos.kills import (
     MOMENTS,
+    NARROW,
+    WIDE,
     assert_every_call_accounted,
     assert_every_sample_once,
     chaos_workspace,
@@ -34,15 +37,16 @@ from tests.chaos.kills import (
 
 KINDS = ("shard", "rollout", "worker", "server", "freeze")
 LATENCY_MS = 150.0
+ONE_OF_SEVERAL_SHARE = 0.5
 FROZEN_S = 17.0
 """Longer than a lease."""
 RUN_LIMIT_S = 600.0
 
 
-def strike(lab: Lab, kind: str) -> None:
-    """One blow of the kind."""
+def strike(lab: Lab, kind: str, rng: random.Random) -> None:
+    """One blow of the kind; of several shards or rollouts one is struck, or all."""
     if kind != "freeze":
-        kill_all(lab, kind)
+        kill_all(lab, kind, only=rng if rng.random() < ONE_OF_SEVERAL_SHARE else None)
         return
     frozen = [pid for worker in processes(lab, "worker") for pid in tree(worker)]
     for number in (signal.SIGSTOP, signal.SIGCONT):
@@ -56,15 +60,20 @@ def strike(lab: Lab, kind: str) -> None:
 def one_run(workspace: Workspace, model: str, rng: random.Random) -> str:
     """MOMENTS blows at one run; raises AssertionError when something is lost. Gives their kinds."""
     http_json(f"{model}/reset", body=b"")
-    run = workspace.submit("configs/eval/chaos.toml")
+    job = rng.choice((NARROW, WIDE))
+    run = workspace.submit(job.config)
     kinds = [rng.choice(KINDS) for _ in range(MOMENTS)]
     left = iter(kinds)
     kill_at_seeded_moments(
-        workspace, run, lambda: strike(workspace.lab, next(left)), seed=rng.randrange(2**32)
+        workspace,
+        run,
+        lambda: strike(workspace.lab, next(left), rng),
+        seed=rng.randrange(2**32),
+        job=job,
     )
-    assert_every_sample_once(workspace, workspace.wait(run, limit_s=RUN_LIMIT_S))
-    assert_every_call_accounted(workspace, run, model)
-    return " ".join(kinds)
+    assert_every_sample_once(workspace, workspace.wait(run, limit_s=RUN_LIMIT_S), job)
+    assert_every_call_accounted(workspace, run, model, job)
+    return f"{job.name}: {' '.join(kinds)}"
 
 
 def main() -> None:

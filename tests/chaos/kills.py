@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from lab.platform import Lab
@@ -17,15 +18,30 @@ from lab.processes import find, is_alive
 from lab.workspace import Workspace
 from tests.e2e.configs import eval_config
 
-ROWS = 200
-BATCH_SIZE = 8
 MOMENTS = 5
 MOMENT_LIMIT_S = 60.0
 REPORT_LIMIT_S = 15.0
 MOST_UNACKNOWLEDGED = 64
-"""Calls that a kill may cost: those of samples in flight, and of a batch on its way."""
+"""Calls that a kill may cost beside those of samples in flight: a batch on its way."""
 
-CONFIG = eval_config("multiply", model="mock", limit=ROWS, batch_size=BATCH_SIZE)
+
+@dataclass(frozen=True)
+class Job:
+    """A run to strike at: so many rows, and so many in flight at once."""
+
+    name: str
+    rows: int
+    batch_size: int
+    in_flight: int
+
+    @property
+    def config(self) -> str:
+        return f"configs/eval/{self.name}.toml"
+
+
+NARROW = Job("chaos", rows=200, batch_size=8, in_flight=8)
+WIDE = Job("chaos-wide", rows=600, batch_size=512, in_flight=64)
+"""Two shards, where there are two processors; the rollout takes 64 samples at once."""
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "worker": ("osmosis.worker",),
@@ -35,15 +51,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 
 
 def chaos_workspace(lab: Lab, model: str) -> Workspace:
-    """A workspace with ``configs/eval/chaos.toml``: ROWS questions to ``model``."""
+    """A workspace with the configs of both jobs: questions to ``model``."""
     made = lab.workspace("chaos")
     made.osmosis("model", "endpoint", "add", "mock", "--base-url", f"{model}/v1")
     rows = [
         {"user_prompt": f"What is {i} x {i + 1}?", "ground_truth": str(i * (i + 1))}
-        for i in range(1, ROWS + 1)
+        for i in range(1, WIDE.rows + 1)
     ]
     path = made.write("data/chaos.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    made.write("configs/eval/chaos.toml", CONFIG.replace('"multiply"\n\n', '"chaos"\n\n'))
+    for job in (NARROW, WIDE):
+        config = eval_config(
+            model="mock", dataset="chaos", limit=job.rows, batch_size=job.batch_size
+        )
+        made.write(job.config, config)
     made.upload(path)
     return made
 
@@ -67,11 +87,11 @@ def completed(workspace: Workspace, run: str) -> int:
 
 
 def kill_at_seeded_moments(
-    workspace: Workspace, run: str, kill: Callable[[], None], *, seed: int
+    workspace: Workspace, run: str, kill: Callable[[], None], *, seed: int, job: Job = NARROW
 ) -> list[int]:
     """Call ``kill`` at MOMENTS seeded counts of completed samples; gives the counts seen."""
     rng = random.Random(seed)
-    share = ROWS // (MOMENTS + 1)
+    share = job.rows // (MOMENTS + 1)
     seen: list[int] = []
     for moment in range(MOMENTS):
         target = 1 + moment * share + rng.randrange(share)
@@ -79,14 +99,15 @@ def kill_at_seeded_moments(
         while (done := completed(workspace, run)) < target:
             assert time.monotonic() < deadline, f"{done} of {target} samples: the run stands still"
             time.sleep(0.02)
-        assert done < ROWS, "the run ended before the moment came; make it slower"
+        assert done < job.rows, "the run ended before the moment came; make it slower"
         kill()
         seen.append(done)
     return seen
 
 
-def kill_all(lab: Lab, kind: str) -> None:
-    """kill -9 every process of the kind; a killed server is started again."""
+def kill_all(lab: Lab, kind: str, *, only: random.Random | None = None) -> None:
+    """kill -9 every process of the kind, or one that ``only`` draws; a killed server is started
+    again."""
     if kind == "server":
         lab.kill_server()
         lab.start()
@@ -95,12 +116,12 @@ def kill_all(lab: Lab, kind: str) -> None:
     while not (found := processes(lab, kind)):
         assert time.monotonic() < deadline, f"no {kind} process to kill"
         time.sleep(0.02)
-    for pid in found:
+    for pid in found if only is None else [only.choice(found)]:
         with contextlib.suppress(ProcessLookupError):  # it was ending by itself
             os.kill(pid, signal.SIGKILL)
 
 
-def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None:
+def assert_every_sample_once(workspace: Workspace, info: dict[str, Any], job: Job = NARROW) -> None:
     """rows x n samples, none twice, and sums equal to the sum of the parts."""
     assert info["eval_run"]["status"] == "finished", info["eval_run"]
     run = info["eval_run"]["id"]
@@ -113,25 +134,28 @@ def assert_every_sample_once(workspace: Workspace, info: dict[str, Any]) -> None
             break
         cursor = f"&cursor={page['next_cursor']}"
     pairs = [(sample["row_index"], sample["run_index"]) for sample in samples]
-    assert sorted(pairs) == [(row, 0) for row in range(ROWS)]
+    assert sorted(pairs) == [(row, 0) for row in range(job.rows)]
     results = info["results"]
-    assert results["total_runs"] == ROWS
+    assert results["total_runs"] == job.rows
     assert results["passed"] == sum(sample["reward"] == 1.0 for sample in samples)
     assert results["failed"] == sum(sample["status"] == "failed" for sample in samples)
     assert results["total_tokens"] == sum(sample["tokens"] or 0 for sample in samples)
 
 
-def assert_every_call_accounted(workspace: Workspace, run: str, model: str) -> None:
+def assert_every_call_accounted(
+    workspace: Workspace, run: str, model: str, job: Job = NARROW
+) -> None:
     """No row asked twice, but for calls that were in flight at a kill; and those are reported."""
     deadline = time.monotonic() + REPORT_LIMIT_S
     while True:
         asked = http_json(f"{model}/stats")["row_requests"]
         results = workspace.api(f"/api/cli/eval-runs/{run}")["results"]
         lost = results.get("lost_calls", 0)
-        if asked <= ROWS + lost:
-            assert lost <= MOMENTS * MOST_UNACKNOWLEDGED, "far more reported than can be in flight"
+        if asked <= job.rows + lost:
+            most = MOMENTS * (job.in_flight + MOST_UNACKNOWLEDGED)
+            assert lost <= most, "far more reported than can be in flight"
             return
-        assert time.monotonic() < deadline, f"{asked} calls for {ROWS} rows, {lost} reported"
+        assert time.monotonic() < deadline, f"{asked} calls for {job.rows} rows, {lost} reported"
         time.sleep(0.1)
 
 

@@ -14,6 +14,7 @@ from lab.mock_model import mock_model
 from lab.platform import Lab
 from lab.ports import free_port
 from tests.chaos.kills import (
+    NARROW,
     assert_every_call_accounted,
     assert_every_sample_once,
     chaos_workspace,
@@ -40,7 +41,7 @@ def test_cut_answers_and_repeated_requests_lose_and_double_nothing(tmp_path: Pat
             stderr=subprocess.DEVNULL,
         )
         try:
-            run = workspace.submit("configs/eval/chaos.toml")
+            run = workspace.submit(NARROW.config)
             info = workspace.wait(run, limit_s=180)
             assert_every_sample_once(workspace, info)
             assert_every_call_accounted(workspace, run, model)

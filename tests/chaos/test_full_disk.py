@@ -12,7 +12,7 @@ import pytest
 from lab.mock_model import mock_model
 from lab.platform import Lab
 from lab.ports import free_port, http_json
-from tests.chaos.kills import assert_every_sample_once, chaos_workspace, completed
+from tests.chaos.kills import NARROW, assert_every_sample_once, chaos_workspace, completed
 
 SIZE = "1g"
 CHUNK = bytes(1 << 20)
@@ -46,7 +46,7 @@ def fill(path: Path) -> None:
 def test_a_full_disk_makes_the_run_wait_and_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     with mock_model(free_port(), 150.0) as model, Lab(tmp_path) as lab:
         workspace = chaos_workspace(lab, model)
-        run = workspace.submit("configs/eval/chaos.toml")
+        run = workspace.submit(NARROW.config)
         deadline = time.monotonic() + NOTICED_WITHIN_S
         while completed(workspace, run) < 20:
             assert time.monotonic() < deadline

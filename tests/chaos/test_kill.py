@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -10,8 +11,10 @@ from lab.mock_model import mock_model
 from lab.platform import Lab
 from lab.ports import free_port, http_json
 from lab.workspace import Workspace
+from osmosis.worker.usable_cores import usable_cores
 from tests.chaos.kills import (
-    ROWS,
+    NARROW,
+    WIDE,
     assert_every_call_accounted,
     assert_every_sample_once,
     assert_no_orphans,
@@ -42,21 +45,25 @@ def workspace(lab: Lab, model: str) -> Workspace:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["shard", "rollout", "worker", "server"])
+@pytest.mark.parametrize("kind", ["one shard of several", "rollout", "worker", "server"])
 def test_a_killed_process_costs_nothing_acknowledged(
     workspace: Workspace, model: str, kind: str
 ) -> None:
     http_json(f"{model}/reset", body=b"")
-    run = workspace.submit("configs/eval/chaos.toml")
+    job, only = (WIDE, random.Random(kind)) if kind == "one shard of several" else (NARROW, None)
+    kind = kind.replace("one shard of several", "shard")
+    run = workspace.submit(job.config)
     victims: set[int] = set()
 
     def kill() -> None:
         victims.update(processes(workspace.lab, "shard"), processes(workspace.lab, "rollout"))
-        kill_all(workspace.lab, kind)
+        kill_all(workspace.lab, kind, only=only)
 
-    moments = kill_at_seeded_moments(workspace, run, kill, seed=len(kind))
+    moments = kill_at_seeded_moments(workspace, run, kill, seed=len(kind), job=job)
     info = workspace.wait(run, limit_s=180)
-    assert all(0 < done < ROWS for done in moments)
-    assert_every_sample_once(workspace, info)
-    assert_every_call_accounted(workspace, run, model)
+    assert all(0 < done < job.rows for done in moments)
+    assert_every_sample_once(workspace, info, job)
+    assert_every_call_accounted(workspace, run, model, job)
+    if only is not None:
+        assert info["effective"]["shards"] == min(2, usable_cores())
     assert_no_orphans(workspace.lab, victims - set(processes(workspace.lab, "shard")))
