@@ -119,5 +119,5 @@ async def test_a_drain_during_start_up_is_idle_at_once(world, tmp_path):
             parts=world.parts(),
             drain=drain,
         )
-    assert outcome.status == "stopped"
+    assert (outcome.status, outcome.stop_reason) == ("stopped", DRAINED)
     assert world.all_stopped and sink.records == []

@@ -193,7 +193,7 @@ class Evaluation:
         if self._failure is not None:
             return self._failed(self._failure)
         if self._stopping:
-            return Outcome("stopped", stop_reason="user")
+            return Outcome("stopped", stop_reason=DRAINED if self._draining else "user")
         if self._budget.is_spent and self._is_incomplete():
             return await self._out_of_budget()
         if self._draining and self._is_incomplete():

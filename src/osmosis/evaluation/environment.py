@@ -79,7 +79,7 @@ async def prepare_environment(plan: EvaluationPlan, sink: Sink) -> Environment:
     require_network(plan.advanced.network, sandbox)
     project = read_project(plan.code_dir, plan.rollout, plan.entrypoint)
     plan.cache_dir.mkdir(parents=True, exist_ok=True)
-    sdk = sdk_wheel(plan.cache_dir / "sdk")
+    sdk = await asyncio.to_thread(sdk_wheel, plan.cache_dir / "sdk")
     interpreter = await asyncio.to_thread(
         choose_interpreter,
         project.requires_python,
