@@ -10,7 +10,7 @@ import click
 from osmosis.cli.arguments import UsageMistake
 from osmosis.cli.commands.options import latest_argument
 from osmosis.cli.output import Column, Detail, Listing, NextStep
-from osmosis.cli.output.format import count, money, number, one_line, seconds, text
+from osmosis.cli.output.format import count, money, number, one_line, seconds, shortened, text
 from osmosis.cli.session import session
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PAGE = 500
 MAX_STEPS = 200
+ERROR_CHARS = 160
 PLACE = re.compile(r"(\d{1,9})(?:/(\d{1,9}))?")
 
 
@@ -134,7 +135,8 @@ def _duration(sample: Mapping[str, Any]) -> str:
 def _error(sample: Mapping[str, Any]) -> str:
     if not sample.get("error_type"):
         return ""
-    return one_line(f"{sample['error_type']}: {sample.get('error_message') or ''}")[:160]
+    said = f"{sample['error_type']}: {sample.get('error_message') or ''}"
+    return shortened(one_line(said), ERROR_CHARS)
 
 
 def _threshold(document: Mapping[str, Any]) -> float:

@@ -10,6 +10,7 @@ from osmosis.cli.evals.certainty_view import certainty_rows, curve_text, spread_
 from osmosis.cli.evals.histogram_view import histogram_section
 from osmosis.cli.output import Detail, NextStep, Section
 from osmosis.cli.output.format import (
+    NOTHING,
     count,
     moment,
     money,
@@ -255,6 +256,10 @@ def _regrading(document: Document) -> str:
     return " --regrade" + (f" --commit-sha {commit}" if other else "")
 
 
+def _exactly(threshold: Any) -> str:
+    return f"{threshold:.10g}" if isinstance(threshold, int | float) else NOTHING
+
+
 def _limit(name: str, limit_s: Any) -> str:
     return f"{name.removesuffix('_s')} {limit_s:g} s"
 
@@ -265,7 +270,7 @@ def _results(document: Document) -> list[Section]:
         return []
     rows: Rows = [
         ("Samples", _counts(results)),
-        ("Pass threshold", number(results.get("pass_threshold"), 2)),
+        ("Pass threshold", _exactly(results.get("pass_threshold"))),
     ]
     if results.get("infrastructure_failures"):
         clean = percent(results.get("clean_pass_rate"))

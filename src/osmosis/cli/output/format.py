@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 
 NOTHING = "-"
+HUGE = 1e9
+PRECISE_DIGITS = 10
 
 
 def text(value: Any) -> str:
@@ -77,7 +79,20 @@ def percent(value: Any) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    return f"{value:.{digits}f}" if isinstance(value, int | float) else NOTHING
+    """A number with so many decimals; from three on, one that is not whole never looks so."""
+    if not isinstance(value, int | float):
+        return NOTHING
+    if abs(value) >= HUGE:
+        return f"{value:.{digits}g}"
+    shown = f"{value + 0.0:.{digits}f}"  # minus zero is zero
+    if digits > 2 and float(shown).is_integer() and not _is_whole(value):
+        return f"{value:.{PRECISE_DIGITS}g}"
+    return shown
+
+
+def _is_whole(value: float) -> bool:
+    """Whether it is a whole number, but for what sums of floats are off."""
+    return float(f"{value:.{PRECISE_DIGITS}g}").is_integer()
 
 
 def money(value: Any) -> str:
@@ -96,6 +111,11 @@ def plural(amount: int, word: str) -> str:
 def printable(value: str) -> str:
     """Text that cannot steer the terminal: what user code printed may hold escape sequences."""
     return "".join(c for c in value if c in "\n\t" or c.isprintable())
+
+
+def shortened(value: str, most: int) -> str:
+    """The text, or its beginning with a sign that there is more."""
+    return value if len(value) <= most else f"{value[: most - 1]}…"
 
 
 def one_line(value: str) -> str:

@@ -47,11 +47,11 @@ def _plain(result: Result) -> None:
 
 def _plain_detail(result: Detail) -> None:
     for label, value in result.rows:
-        print(f"{label}: {one_line(value)}")
+        print(f"{one_line(label)}: {one_line(value)}")
     for section in result.sections:
         print(section.title)
         for label, value in section.rows:
-            print(f"{label}: {one_line(value)}")
+            print(f"{one_line(label)}: {one_line(value)}")
         for line in section.lines:
             print(printable(line))
     for step in result.hints:

@@ -104,7 +104,7 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> Padding:
     table.add_column(overflow="fold")
     for label, value in rows:
         style = status_style(value) if label == "Status" else ""
-        table.add_row(label, Text(printable(value), style=style))
+        table.add_row(Text(printable(label)), Text(printable(value), style=style))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
