@@ -354,6 +354,7 @@ async def test_a_reconnecting_page_gets_a_whole_snapshot_again(
         (percent(1 / 3), "33.3%"),
         (number(0.5), "0.5"),
         (number(1e12), "1e+12"),
+        (number(0.9999999), "0.9999999"),
         (shortened("abcdef", 3), "abc\n… 3 more characters; the download has them all."),
     ],
 )

@@ -40,6 +40,7 @@ async def test_it_says_what_may_be_concluded_and_leads_to_both_trajectories(
     shown = text_of(answer.text)
     assert "new-newt-2 passes more often than old-owl-1" in shown
     assert "60 rows of both" in shown and "Fixed rows (" in shown
+    assert "Clean pass rate" not in shown, "it says what the pass rate says"
     assert 'href="/agents/runs/new-newt-2/samples/2/0"' in answer.text
     assert 'href="/agents/runs/old-owl-1/samples/2/0"' in answer.text
     assert "model path openai/gpt-5-mini → openai/<b>" in shown
@@ -69,7 +70,7 @@ async def test_mistakes_are_said_on_a_page(page_client: httpx.AsyncClient) -> No
 
 
 def test_differences_read_well() -> None:
-    assert (signed(0.061, "percent"), signed(-0.5, "number")) == ("+6.1", "−0.5")
+    assert (signed(0.061, "percent"), signed(-0.5, "number")) == ("+6.1 pts", "−0.5")
     assert (signed(-1500, "duration"), signed(12.4, "count")) == ("−1.5 s", "+12")
     assert (amount(0.5, "percent"), amount(0.02, "money")) == ("50.0%", "$0.0200")
     assert (p_value(None), p_value(0.0002), p_value(0.25)) == ("–", "< 0.001", "0.250")

@@ -7,6 +7,7 @@ from typing import Any
 
 from osmosis.cli.output import Detail, NextStep, Section
 from osmosis.cli.output.format import number, percent, plural, text
+from osmosis.metrics.telling import tells
 
 Document = Mapping[str, Any]
 Rows = list[tuple[str, str]]
@@ -71,18 +72,9 @@ def _measures(part: Document) -> Rows:
         left_out = (part["only_baseline"] or 0) + (part["only_candidate"] or 0)
         rows.append(("Matched", f"{matched}, {left_out:,} left out" if left_out else matched))
     for name, label, show, signed in SHOWN_MEASURES:
-        measure = part["measures"].get(name)
-        if measure and _tells(name, measure, part["measures"]):
-            rows.append((label, _measure_text(measure, show, signed)))
+        if tells(name, part["measures"]):
+            rows.append((label, _measure_text(part["measures"][name], show, signed)))
     return rows
-
-
-def _tells(name: str, measure: Document, measures: Document) -> bool:
-    """Whether a measure says anything that the others do not."""
-    if name == "clean_pass_rate":
-        rate = measures.get("pass_rate") or {}
-        return any(measure[key] != rate.get(key) for key in ("baseline", "candidate", "rows"))
-    return bool(measure["baseline"] or measure["candidate"]) or name in ("pass_rate", "score")
 
 
 def _measure_text(
@@ -102,13 +94,9 @@ def _changes(changes: Document) -> Rows:
     rows: Rows = []
     for row in changes["rows"][:SHOWN_ROWS]:
         before, after = row["baseline"], row["candidate"]
-        rows.append(
-            (
-                f"dataset row {row['source_row']}",
-                f"{_passes(before)} -> {_passes(after)}  {after['url']}",
-            )
-        )
-    more = changes["count"] - len(rows)
+        rows.append((f"dataset row {row['source_row']}", f"{_passes(before)}  {before['url']}"))
+        rows.append(("", f"-> {_passes(after)}  {after['url']}"))
+    more = changes["count"] - len(rows) // 2
     if more > 0:
         rows.append(("...", f"{more:,} more; --rows N lists more of them in --json"))
     return rows

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osmosis.platform.web.formats import count, duration, money, number, percent
+from osmosis.metrics.telling import tells
+from osmosis.platform.web.formats import (
+    UNKNOWN,
+    count,
+    duration,
+    money,
+    number,
+    percent,
+    shortened,
+)
+from osmosis.platform.web.run_view import shown_value
 
 MEASURES = (
     ("pass_rate", "Pass rate", "percent"),
@@ -17,14 +27,15 @@ MEASURES = (
 )
 HIGHER_IS_BETTER = ("pass_rate", "clean_pass_rate", "score")
 ALPHA = 0.05
+SETTING_CHARS = 200
 
 
 def rows_of(part: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The measures of one candidate: label, kind, and the numbers with whether it is better."""
     for name, label, kind in MEASURES:
-        measure = part["measures"].get(name)
-        if measure is None:
+        if not tells(name, part["measures"]):
             continue
+        measure = part["measures"][name]
         p_value = measure.get("p_adjusted", measure["p_value"])
         better = None
         if p_value is not None and p_value < ALPHA:
@@ -45,13 +56,17 @@ def amount(value: float, kind: str) -> str:
 
 def signed(value: float, kind: str) -> str:
     """A difference with its sign; of rates in points."""
-    if kind == "percent":
-        return f"{value * 100:+.1f}"
     sign = "−" if value < 0 else "+"
-    return f"{sign}{amount(abs(value), kind)}"
+    size = abs(value)
+    return f"{sign}{size * 100:.1f} pts" if kind == "percent" else f"{sign}{amount(size, kind)}"
 
 
 def p_value(value: float | None) -> str:
     if value is None:
         return "–"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def setting(value: Any) -> str:
+    """A setting of a run, cut where it is long."""
+    return UNKNOWN if value is None else shortened(shown_value(value), SETTING_CHARS)

@@ -8,6 +8,7 @@ from typing import Any
 
 UNKNOWN = "–"
 SHOWN_CHARS = 20_000
+PRECISE_DIGITS = 10
 
 
 def count(value: int | None) -> str:
@@ -21,12 +22,14 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """0.25, without trailing zeros"""
+    """0.25, without trailing zeros; one that is not whole never looks so"""
     if value is None:
         return UNKNOWN
     if value and (abs(value) >= 1e9 or abs(value) < 10**-digits):
         return f"{value:.3g}"
     text = f"{value:.{digits}f}"
+    if float(text).is_integer() and not float(f"{value:.{PRECISE_DIGITS}g}").is_integer():
+        return f"{value:.{PRECISE_DIGITS}g}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -56,7 +56,7 @@ def _environment() -> Environment:
         "pretty",
     ):
         environment.filters[name] = getattr(formats, name)
-    for name in ("amount", "signed", "p_value"):
+    for name in ("amount", "signed", "p_value", "setting"):
         environment.filters[name] = getattr(compare_view, name)
     names: dict[str, Any] = environment.globals
     names.update(static_url=static_url, is_replay=is_replay, is_scripted=is_scripted)
