@@ -321,6 +321,8 @@ class FakeRollout:
         if self.world.dialect_c:
             return web.json_response({}, status=202)
         self.admissions += 1
+        if "mute" in script:
+            await self.unblocked.wait()
         if "refuse" in script:
             return web.json_response({"detail": "no such thing"}, status=422)
         if "busy" in script and self.admissions < 3:

@@ -262,6 +262,30 @@ async def test_a_deadline_is_kept_although_the_rollout_ignores_its_cancellation(
     assert sink.by_row()[1].status == "success"
 
 
+async def test_a_server_that_takes_a_sample_and_never_answers_costs_that_sample_and_is_named(
+    world, tmp_path
+):
+    scripts = ["reward 1"] * 12
+    scripts[5] = "mute"
+    outcome, sink = await run(
+        world,
+        tmp_path,
+        rows(*scripts),
+        batch_size=2,
+        selected_rows=12,
+        advanced=AdvancedSection(teardown_grace_s=1),
+        agent_workflow_timeout_s=0.1,
+        grader_timeout_s=0.1,
+    )
+    assert outcome.status == "finished"
+    failed = [record for record in sink.records if record.status == "failed"]
+    assert [(record.row_index, record.error_type) for record in failed] == [(5, "timeout")]
+    assert failed[0].error_message.startswith("No result within 1.2 s")
+    assert "did not answer POST /rollout." in failed[0].error_message
+    assert failed[0].duration_ms < 5000
+    assert len(sink.records) == 12
+
+
 async def test_a_slot_that_is_never_given_back_costs_the_process_not_the_neighbours(
     world, tmp_path, monkeypatch
 ):

@@ -119,7 +119,9 @@ class RolloutProcess:
                 raise
             if not retry:
                 seconds = time.monotonic() - started
-                sink.log("info", OUTPUT_STEP, f"Rollout healthy after {seconds:.2f} s")
+                fence = sandbox.describe(plan.advanced.network)
+                text = f"Rollout healthy after {seconds:.2f} s; sandbox {fence}"
+                sink.log("info", OUTPUT_STEP, text)
                 return rollout
             await rollout.stop(grace_s=0)
             sink.log("info", OUTPUT_STEP, f"Port {rollout.port} was taken; trying another")

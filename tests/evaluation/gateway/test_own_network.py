@@ -139,6 +139,7 @@ async def test_a_rollout_off_every_network_reaches_its_models_and_nothing_else(
         assert (await ask("rest")).rstrip().endswith("data: [DONE]")
         assert await ask("reach") == []
         await until(lambda: "inherited 0" in sink.text)
+        assert "no network but its own loopback" in sink.text
     async with start("on", listening) as (ask, _):
         assert set(await ask("reach")) >= {host for host, _ in listening}
 
