@@ -18,6 +18,7 @@ from osmosis.platform.security.sessions import create_login_code
 from osmosis.platform.web.chart import reward_chart
 from osmosis.platform.web.conversation import label_of, turn_of
 from osmosis.platform.web.formats import duration, money, number, percent, shortened
+from osmosis.platform.web.run_view import flattened
 from tests.platform.conftest import BASE_URL, Account
 from tests.platform.runs import Running, Worker, record, submission
 
@@ -387,3 +388,10 @@ def test_a_step_of_any_shape_becomes_a_turn() -> None:
         assert turn_of(step).role == "user"
     assert label_of({"extra": {"osmosis": {"label": 7}}}) == "7"
     assert label_of({"extra": None}) is None
+
+
+def test_a_table_in_a_table_is_told_in_one_line_too() -> None:
+    check = {"prompt_tokens": 7, "cost_usd": None}
+    assert flattened({"provider": "openai", "check": check, "wait_s": 3}) == (
+        "provider: openai, check: (prompt tokens: 7), wait: 3 s"
+    )

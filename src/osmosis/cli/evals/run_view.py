@@ -229,6 +229,8 @@ def _configuration(document: Document) -> Rows:
     ]
     if effective.get("sdk"):
         rows.append(("SDK", text(effective["sdk"])))
+    if effective.get("sandbox"):
+        rows.append(("Sandbox", text(effective["sandbox"])))
     if limits := part(effective, "limits"):
         rows.append(("Time limits", ", ".join(_limit(*item) for item in limits.items())))
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -26,6 +26,7 @@ from osmosis.platform.web.chart import Chart, reward_chart
 from osmosis.platform.web.formats import count, duration, money, number, pretty
 
 LOG_TAIL = 30
+Table = dict[str, Any]
 HASH = re.compile(r"[0-9a-f]{32,64}")
 SAMPLES_SHOWN = 50
 CATEGORY_NOTES = {
@@ -216,14 +217,14 @@ def labelled(key: str, value: Any) -> tuple[str, str]:
 
 def _with_unit(key: str, value: Any) -> tuple[str, str]:
     """A key in words and its value with the unit that the key names."""
-    text = shown_value(value)
+    text = f"({flattened(cast(Table, value))})" if isinstance(value, dict) else shown_value(value)
     if key.endswith("_s"):
         key, text = key.removesuffix("_s"), f"{text} s"
     return key.replace("_", " "), text
 
 
-def flattened(values: dict[str, Any]) -> str:
-    """A small table on one line: ``provider: openai, cached: yes, grader: 150 s``."""
+def flattened(values: Table) -> str:
+    """A small table on one line: ``provider: openai, cached: yes, check: (prompt tokens: 7)``."""
     known = ((key, value) for key, value in values.items() if value is not None)
     return ", ".join(f"{label}: {text}" for label, text in (_with_unit(*pair) for pair in known))
 
