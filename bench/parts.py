@@ -61,8 +61,10 @@ def cpu_by_part(root: int) -> Generator[dict[str, float]]:
     def look() -> None:
         for pid in tree(root):
             last[pid] = max(cpu_s(pid), last.get(pid, 0.0))
-            if parts.get(pid, "other") == "other":
-                parts[pid] = part_of(pid)
+            # A forked shard shows its parent's name first, and a process that ends none at all.
+            part = part_of(pid)
+            if part != "other" or pid not in parts:
+                parts[pid] = part
 
     def watch() -> None:
         while not ended.wait(LOOK_EVERY_S):

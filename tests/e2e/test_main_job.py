@@ -24,6 +24,8 @@ def test_a_pushed_workspace_is_evaluated_and_its_numbers_agree_with_its_samples(
     metrics = info["metrics"]
     assert metrics["overview"]["total_samples"] == 60
     assert [point["k"] for point in metrics["pass_at_k"]] == [1, 2]
+    server_log = (workspace.lab.data / "logs" / "server.log").read_text()
+    assert "forked" not in server_log, "a shard is forked without a word"
 
 
 def test_without_limit_a_tenth_of_the_rows_is_drawn_and_the_seed_is_shown(

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -128,6 +129,15 @@ async def test_a_parent_with_a_second_thread_forks_nothing(start):
         await nursery.fork(theirs)
     await nursery.wait()
     assert not nursery.usable
+
+
+def test_sockets_that_it_was_started_with_are_no_hindrance():
+    # A worker's own output goes to its server through such.
+    code = "from osmosis.worker.shard_nursery import require_forkable as check; check()"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        given = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        assert subprocess.run([sys.executable, "-c", code], **given, check=False).returncode == 0
 
 
 async def test_a_forked_shard_looks_like_a_shard_and_its_end_is_known_exactly(tmp_path):

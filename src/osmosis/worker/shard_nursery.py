@@ -62,7 +62,9 @@ def main() -> None:
 
 
 def require_forkable(*known_sockets: int) -> None:
-    """Raise Unforkable when this process has a second thread, or a socket beside stdin and these.
+    """Raise Unforkable when this process has a second thread, or a socket beside these.
+
+    Standard streams may be sockets: they are meant to be shared.
 
     What a library leaves behind at its import would be shared by all shards.
     """
@@ -72,7 +74,7 @@ def require_forkable(*known_sockets: int) -> None:
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the descriptor of this very listing is gone
             target = os.fspath(entry.readlink())
-            if target.startswith("socket:") and int(entry.name) not in (0, *known_sockets):
+            if target.startswith("socket:") and int(entry.name) not in (0, 1, 2, *known_sockets):
                 raise Unforkable(f"descriptor {entry.name} is an open connection")
 
 
