@@ -691,14 +691,19 @@ async def test_a_step_of_the_machines_clock_neither_ends_a_lease_nor_keeps_it_al
     name = await submit()
     worker = await claimed(worker_client)
     later = utc_now() + timedelta(hours=hours)
-    for module in ("db.base", "evals.service", "evals.lifecycle", "runners.leases"):
+    for module in ("db.base", "evals.service", "evals.lifecycle"):
         monkeypatch.setattr(f"osmosis.platform.{module}.utc_now", lambda: later)
     assert await Worker.claims(worker_client, "w2") is None, "the lease still holds"
     assert (await worker.post("heartbeat", stage="running")).json()["lease_s"] == 15.0
     left = (await run_of(platform, name)).lease_expires_at
     assert left is not None and abs((left - steady_now()).total_seconds()) < 16
     await expire_lease_by(platform, name, steady_now() - timedelta(seconds=1))
-    assert await Worker.claims(worker_client, "w2") is not None
+    again = await Worker.claims(worker_client, "w2")
+    assert again is not None
+    await again.finish()
+    run = await run_of(platform, name)
+    assert run.started_at is not None and run.completed_at is not None
+    assert run.created_at <= run.started_at <= run.completed_at
 
 
 async def test_a_batch_of_log_lines_that_is_sent_again_is_stored_once(

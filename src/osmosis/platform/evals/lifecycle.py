@@ -11,6 +11,7 @@ Every function here runs inside a write transaction of the caller.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -33,7 +34,7 @@ def end_run(
 ) -> None:
     """Bring an active run to a terminal status."""
     run.status = status
-    run.completed_at = utc_now()
+    run.completed_at = now_of(run)
     run.stop_reason = stop_reason
     run.stop_message = stop_message
     run.error = error.model_dump(exclude_none=True) if error else None
@@ -46,12 +47,18 @@ def end_run(
         run.stage = "summarizing"
 
 
+def now_of(run: Run) -> datetime:
+    """Now, and never before what is known of this life of the run: the clock may have been set
+    back since."""
+    return max(utc_now(), run.started_at or run.reopened_at or run.created_at)
+
+
 def reopen_run(run: Run) -> None:
     """Bring a run that has ended back to the queue, under a new generation."""
     run.status, run.stage = "pending", "queued"
     run.generation += 1
     run.claims = 0
-    run.reopened_at = utc_now()
+    run.reopened_at = max(utc_now(), run.created_at)
     run.started_at = run.completed_at = run.stop_requested_at = None
     run.stop_reason = run.stop_message = run.error = run.summary = None
     run.lease_token = run.lease_owner = run.lease_expires_at = None

@@ -17,11 +17,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import defer
 
-from osmosis.platform.db.base import steady_now, utc_now
+from osmosis.platform.db.base import steady_now
 from osmosis.platform.db.models import Run
 from osmosis.platform.errors import is_out_of_space
 from osmosis.platform.evals.ended import tell_end
-from osmosis.platform.evals.lifecycle import end_run, note, run_topic
+from osmosis.platform.evals.lifecycle import end_run, note, now_of, run_topic
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.worker_id import is_dead
 from osmosis.wire.errors import Conflict
@@ -126,7 +126,7 @@ async def _claim_one(
         run.status = "running"
         run.stage = "cloning"
         run.claims += 1
-        run.started_at = run.started_at or utc_now()
+        run.started_at = run.started_at or now_of(run)
         run.lease_token = secrets.token_urlsafe(24)
         run.lease_owner = worker_id
         run.lease_expires_at = steady_now() + timedelta(seconds=LEASE_S)
