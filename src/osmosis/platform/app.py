@@ -102,9 +102,10 @@ def create_app(settings: Settings) -> FastAPI:
         problem = {"problem": "disk full"} if platform.storage.full else {}
         return {"status": "ok", "version": osmosis.__version__, **problem}
 
-    app.include_router(not_offered.router)
+    # Not `include_router`: it makes every route anew for this application, at its first request.
+    app.router.routes.extend(not_offered.router.routes)
     for room in ROOMS:
-        app.include_router(room.router)
+        app.router.routes.extend(room.router.routes)
         if setup := getattr(room, "setup", None):
             setup(app, platform)
     return app
