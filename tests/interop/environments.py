@@ -34,7 +34,6 @@ def new_environment(directory: Path, python: Path, *packages: str) -> Path:
 
 
 def install(directory: Path, *words: str) -> None:
-    """``uv pip install`` into an environment."""
+    """``uv pip install`` into an environment. What is imported of it is compiled then."""
     env = {**os.environ, "VIRTUAL_ENV": str(directory)}
-    pip = [uv.find_uv_bin(), "--quiet", "pip", "install", "--compile-bytecode"]
-    subprocess.run([*pip, *words], check=True, env=env)
+    subprocess.run([uv.find_uv_bin(), "--quiet", "pip", "install", *words], check=True, env=env)
