@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from lab.environments import take_environments
 from lab.ports import free_port, wait_until_answers
 from lab.workspace import CommandFailed, Workspace
 
@@ -130,11 +131,16 @@ class Lab:
 
     # ------------------------------------------------------------------ workspaces
 
-    def workspace(self, name: str) -> Workspace:
-        """A copy of the example workspace, connected to the server and pushed."""
+    def workspace(self, name: str, *, environments: Path | None = None) -> Workspace:
+        """A copy of the example workspace, connected to the server and pushed.
+
+        With ``environments`` the worker finds them built already.
+        """
         workspace = Workspace(self, self.copy_example_workspace(name))
         self.osmosis("init", workspace.directory)
         workspace.push("Start")
+        if environments:
+            take_environments(environments, workspace.environments)
         return workspace
 
     def copy_example_workspace(self, name: str) -> Path:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.ports import http_json
+from osmosis.workspace.config import load_eval_config, submission_body
+from osmosis.workspace.repository import workspace_identity
 
 if TYPE_CHECKING:
     from lab.platform import Lab
@@ -25,6 +28,11 @@ class Workspace:
         self.lab = lab
         self.directory = directory
         self._headers: dict[str, str] | None = None
+
+    @property
+    def environments(self) -> Path:
+        """Where the worker of this machine keeps what it has built for this workspace."""
+        return self.lab.data / "cache" / str(self.api("/api/cli/verify")["workspace"]["id"])
 
     def osmosis(self, *words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
         return self.lab.osmosis(*words, cwd=self.directory, **more)
@@ -65,20 +73,28 @@ class Workspace:
     def info(self, run: str) -> dict[str, Any]:
         return self.json("eval", "info", run)["data"]
 
-    def api(self, path: str) -> dict[str, Any]:
-        """GET an address of the API as this workspace; lighter than a command."""
+    def start(self, config: str) -> str:
+        """Start a run of a config and give its name: as ``submit``, without command and checks."""
+        body = submission_body(load_eval_config(self.directory / config))
+        return str(self.api("/api/cli/eval-runs", json.dumps(body).encode())["name"])
+
+    def api(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """GET an address of the API, or POST to it, as this workspace; lighter than a command."""
         if self._headers is None:
             token = (self.lab.data / "local-token").read_text().strip()
-            identity = self.json("rollout", "list")["git"]["identity"]
-            self._headers = {"Authorization": f"Bearer {token}", "X-Osmosis-Git": identity}
-        return http_json(self.lab.url + path, headers=self._headers)
+            self._headers = {
+                "Authorization": f"Bearer {token}",
+                "X-Osmosis-Git": workspace_identity(self.directory)[0],
+                "Content-Type": "application/json",
+            }
+        return http_json(self.lab.url + path, headers=self._headers, body=body)
 
     def wait(self, run: str, *, limit_s: float = 120.0, every_s: float = 0.1) -> dict[str, Any]:
-        """Wait for a terminal status and give the run's info."""
+        """Wait for a terminal status and give what the API says of the run then."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             detail = self.api(f"/api/cli/eval-runs/{run}")
             if detail["eval_run"]["status"] in TERMINAL:
-                return self.info(run)
+                return detail
             time.sleep(every_s)
         raise CommandFailed(f"{run} did not end within {limit_s} s: {self.info(run)}")

@@ -7,6 +7,7 @@ for them at the end.
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,20 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from lab.environments import example_environments
+from lab.platform import ROOT
+
 TESTS = Path(__file__).parent
 SHARED = ("interop", "e2e", "chaos")
 """Directories whose files share a server, longest first."""
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The environments of the example workspace, for tests that are not about building them."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return example_environments(ROOT / "examples" / "workspace", shared / "environments")
 
 
 def pytest_configure() -> None:

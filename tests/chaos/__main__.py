@@ -61,7 +61,7 @@ def one_run(workspace: Workspace, model: str, rng: random.Random) -> str:
     """MOMENTS blows at one run; raises AssertionError when something is lost. Gives their kinds."""
     http_json(f"{model}/reset", body=b"")
     job = rng.choice((NARROW, WIDE))
-    run = workspace.submit(job.config)
+    run = workspace.start(job.config)
     kinds = [rng.choice(KINDS) for _ in range(MOMENTS)]
     left = iter(kinds)
     kill_at_seeded_moments(

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lab.platform import Lab
@@ -50,9 +51,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 }
 
 
-def chaos_workspace(lab: Lab, model: str) -> Workspace:
+def chaos_workspace(lab: Lab, model: str, environments: Path | None = None) -> Workspace:
     """A workspace with the configs of both jobs: questions to ``model``."""
-    made = lab.workspace("chaos")
+    made = lab.workspace("chaos", environments=environments)
     made.osmosis("model", "endpoint", "add", "mock", "--base-url", f"{model}/v1")
     rows = [
         {"user_prompt": f"What is {i} x {i + 1}?", "ground_truth": str(i * (i + 1))}

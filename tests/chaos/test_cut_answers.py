@@ -22,13 +22,15 @@ from tests.chaos.kills import (
 
 
 @pytest.mark.timeout(240)
-def test_cut_answers_and_repeated_requests_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_cut_answers_and_repeated_requests_lose_and_double_nothing(
+    tmp_path: Path, environments: Path
+) -> None:
     with (
-        mock_model(free_port(), 20.0) as model,
+        mock_model(free_port(), 200.0) as model,
         Lab(tmp_path, extra_env={"OSMOSIS_EMBEDDED_WORKER": "false"}) as lab,
         CuttingProxy(lab.url, seed=5) as proxy,
     ):
-        workspace = chaos_workspace(lab, model)
+        workspace = chaos_workspace(lab, model, environments)
         worker = subprocess.Popen(
             [sys.executable, "-m", "osmosis.worker"],
             env={
@@ -41,7 +43,7 @@ def test_cut_answers_and_repeated_requests_lose_and_double_nothing(tmp_path: Pat
             stderr=subprocess.DEVNULL,
         )
         try:
-            run = workspace.submit(NARROW.config)
+            run = workspace.start(NARROW.config)
             info = workspace.wait(run, limit_s=180)
             assert_every_sample_once(workspace, info)
             assert_every_call_accounted(workspace, run, model)

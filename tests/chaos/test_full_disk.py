@@ -43,10 +43,12 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_full_disk_makes_the_run_wait_and_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_makes_the_run_wait_and_loses_nothing(
+    small_disk: Path, tmp_path: Path, environments: Path
+) -> None:
     with mock_model(free_port(), 150.0) as model, Lab(tmp_path) as lab:
-        workspace = chaos_workspace(lab, model)
-        run = workspace.submit(NARROW.config)
+        workspace = chaos_workspace(lab, model, environments)
+        run = workspace.start(NARROW.config)
         deadline = time.monotonic() + NOTICED_WITHIN_S
         while completed(workspace, run) < 20:
             assert time.monotonic() < deadline

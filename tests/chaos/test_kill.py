@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,8 +41,8 @@ def model() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def workspace(lab: Lab, model: str) -> Workspace:
-    return chaos_workspace(lab, model)
+def workspace(lab: Lab, model: str, environments: Path) -> Workspace:
+    return chaos_workspace(lab, model, environments)
 
 
 @pytest.mark.timeout(300)
@@ -52,7 +53,7 @@ def test_a_killed_process_costs_nothing_acknowledged(
     http_json(f"{model}/reset", body=b"")
     job, only = (WIDE, random.Random(kind)) if kind == "one shard of several" else (NARROW, None)
     kind = kind.replace("one shard of several", "shard")
-    run = workspace.submit(job.config)
+    run = workspace.start(job.config)
     victims: set[int] = set()
 
     def kill() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lab.environments import take_environments
 from osmosis.evaluation.journal import read_journal
 from tests.cli.conftest import Osmosis, git
 from tests.e2e.configs import eval_config
@@ -77,12 +78,13 @@ def _lines(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
+def local(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> Local:
     home = tmp_path_factory.mktemp("local")
     root = home / "workspace"
     ignored = shutil.ignore_patterns("__pycache__", ".osmosis", ".venv")
     shutil.copytree(ROOT / "examples" / "workspace", root, ignore=ignored)
     (root / "models/slow.toml").write_text('latency_ms = 150\n[[rules]]\nreply = "#### 1"\n')
+    take_environments(environments, root / ".osmosis" / "cache")
     git(root, "init", "-q")
     git(root, "add", "-A")
     git(root, "commit", "-q", "-m", "Start")

@@ -81,7 +81,7 @@ def submit(
         batch_size=ROWS,
     )
     workspace.write(name, config)
-    return workspace.submit(name)
+    return workspace.start(name)
 
 
 def test_each_example_runs_its_agent_with_tools_and_keeps_the_conversation(

@@ -35,7 +35,7 @@ def test_hostile_user_code_finds_nothing_and_leaves_nobody(lab: Lab, workspace: 
     config = eval_config("hostile", dataset="multiply", env=env, advanced=advanced, limit=1)
     workspace.write("configs/eval/hostile.toml", config)
     workspace.push("Add a hostile rollout")
-    run = workspace.submit("configs/eval/hostile.toml")
+    run = workspace.start("configs/eval/hostile.toml")
     info = workspace.wait(run)
     assert info["eval_run"]["status"] == "finished", info["eval_run"]
     if off:

@@ -6,6 +6,7 @@ import base64
 import json
 import sqlite3
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,8 +156,10 @@ def test_a_secret_value_shows_up_nowhere(scratch_lab: Lab, tmp_path: Path) -> No
         workspace.osmosis("model", "endpoint", "add", *endpoint)
         submit = ["eval", "submit", "configs/eval/leak.toml", "--yes", "--secrets-file", "-"]
         run = workspace.json(*submit, stdin=f"ONCE={ONCE}\n")["resource"]["name"]
-        while workspace.info(run)["eval_run"]["status"] in ("pending", "running"):
+        path = f"/api/cli/eval-runs/{run}"
+        while workspace.api(path)["eval_run"]["status"] in ("pending", "running"):
             seen += [open_to_see(pid) for pid in tree(lab.server.pid)]
+            time.sleep(0.05)
     info = workspace.info(run)
     assert info["eval_run"]["status"] == "finished", json.dumps(info["eval_run"])[-900:]
     assert info["results"]["failed"] == 2
@@ -197,7 +200,7 @@ def open_to_see(pid: int) -> str:
 def test_two_workspaces_cannot_see_each_others_anything(lab: Lab, workspace: Workspace) -> None:
     other = lab.workspace("beta")
     workspace.write("configs/eval/mine.toml", eval_config(limit=1))
-    run = workspace.submit("configs/eval/mine.toml")
+    run = workspace.start("configs/eval/mine.toml")
     workspace.wait(run)
     workspace.osmosis("secret", "set", "ONLY_MINE", stdin="value\n")
     assert other.json("eval", "list")["items"] == []

@@ -13,7 +13,8 @@ def test_a_pushed_workspace_is_evaluated_and_its_numbers_agree_with_its_samples(
 ) -> None:
     workspace.write("configs/eval/e1.toml", eval_config(limit=30, n=2, batch_size=8))
     run = workspace.submit("configs/eval/e1.toml")
-    info = workspace.wait(run)
+    workspace.wait(run)
+    info = workspace.info(run)
     assert info["eval_run"]["status"] == "finished"
     results = info["results"]
     assert results["total_runs"] == 60
@@ -33,7 +34,7 @@ def test_without_limit_a_tenth_of_the_rows_is_drawn_and_the_seed_is_shown(
 ) -> None:
     workspace.write("configs/eval/e2.toml", eval_config(batch_size=16))
     total = workspace.json("dataset", "info", "multiply")["data"]["row_count"]
-    info = workspace.wait(workspace.submit("configs/eval/e2.toml"))
+    info = workspace.wait(workspace.start("configs/eval/e2.toml"))
     assert info["results"]["sampled_rows"] == max(1, (total + 5) // 10)
     assert isinstance(info["selection"]["seed"], int)
     assert info["selection"]["kind"] == "sample"
@@ -44,7 +45,7 @@ def test_an_agent_with_tools_makes_several_model_calls_a_sample(workspace: Works
         "configs/eval/e3.toml",
         eval_config("calculator", model="scripted/models/calculator.toml", limit=5, batch_size=5),
     )
-    info = workspace.wait(workspace.submit("configs/eval/e3.toml"))
+    info = workspace.wait(workspace.start("configs/eval/e3.toml"))
     assert info["eval_run"]["status"] == "finished"
     assert info["results"]["passed"] > 0
 
@@ -60,7 +61,7 @@ def test_a_judge_grades_on_its_own_route(workspace: Workspace) -> None:
             advanced={"judge_model": "scripted/models/judged.toml"},
         ),
     )
-    info = workspace.wait(workspace.submit("configs/eval/e4.toml"))
+    info = workspace.wait(workspace.start("configs/eval/e4.toml"))
     assert info["eval_run"]["status"] == "finished", info
     assert info["results"]["graded"] == 4
 
@@ -87,7 +88,7 @@ def test_a_submit_reports_all_mistakes_at_once(workspace: Workspace) -> None:
 
 def test_a_terminal_run_cannot_be_stopped_and_can_be_deleted(workspace: Workspace) -> None:
     workspace.write("configs/eval/e6.toml", eval_config(limit=2, batch_size=2))
-    run = workspace.submit("configs/eval/e6.toml")
+    run = workspace.start("configs/eval/e6.toml")
     workspace.wait(run)
     done = workspace.osmosis("--json", "eval", "stop", run, "--yes", rc=1)
     assert json.loads(done.stderr.strip().splitlines()[-1])["error"]["code"] == "CONFLICT"
@@ -98,7 +99,7 @@ def test_a_terminal_run_cannot_be_stopped_and_can_be_deleted(workspace: Workspac
 
 def test_logs_name_every_stage(workspace: Workspace) -> None:
     workspace.write("configs/eval/e7.toml", eval_config(limit=2, batch_size=2))
-    run = workspace.submit("configs/eval/e7.toml")
+    run = workspace.start("configs/eval/e7.toml")
     workspace.wait(run)
     steps = {entry["step"] for entry in workspace.json("eval", "logs", run)["items"]}
     assert "install" in steps
@@ -107,7 +108,7 @@ def test_logs_name_every_stage(workspace: Workspace) -> None:
 
 def test_the_latest_run_is_shown_without_a_name(workspace: Workspace) -> None:
     workspace.write("configs/eval/e8.toml", eval_config(limit=1))
-    run = workspace.submit("configs/eval/e8.toml")
+    run = workspace.start("configs/eval/e8.toml")
     workspace.wait(run)
     assert workspace.json("eval", "info")["data"]["eval_run"]["name"] == run
 
@@ -122,7 +123,7 @@ def test_a_pinned_commit_runs_its_own_code(workspace: Workspace) -> None:
     try:
         workspace.write("configs/eval/old.toml", eval_config(limit=2, commit_sha=head))
         workspace.write("configs/eval/new.toml", eval_config(limit=2))
-        old = workspace.wait(workspace.submit("configs/eval/old.toml"))
+        old = workspace.wait(workspace.start("configs/eval/old.toml"))
         run = workspace.osmosis(
             "--json", "eval", "submit", "configs/eval/new.toml", "--yes", rc=None
         )

@@ -91,7 +91,7 @@ def finished(workspace: Workspace, model: str) -> str:
         "re", model="openai/mock", limit=ROWS, batch_size=4, env={"OPENAI_BASE_URL": f"{model}/v1"}
     )
     workspace.write("configs/eval/re.toml", config)
-    run = workspace.submit("configs/eval/re.toml")
+    run = workspace.start("configs/eval/re.toml")
     info = workspace.wait(run)
     assert info["eval_run"]["status"] == "finished"
     assert (info["results"]["graded"], info["results"]["failed"]) == (ROWS - 1, 1)
@@ -111,7 +111,8 @@ def test_stored_samples_are_graded_again_without_the_policy(
     workspace: Workspace, model: str, finished: str
 ) -> None:
     before, calls = samples(workspace, finished), policy_calls(model)
-    tokens = workspace.info(finished)["results"]["total_tokens"]
+    run = workspace.api(f"/api/cli/eval-runs/{finished}")
+    tokens = run["results"]["total_tokens"]
     workspace.write("rollouts/re/main.py", MAIN % SECOND.strip())
     workspace.push("a better grader")
     words = ("eval", "retry", finished, "--regrade", "--branch", "main", "--yes")

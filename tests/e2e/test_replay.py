@@ -28,9 +28,9 @@ def model() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def beta(lab: Lab, model: str) -> Workspace:
+def beta(lab: Lab, model: str, environments: Path) -> Workspace:
     """A workspace of its own, since these tests push other graders and prompts."""
-    made = lab.workspace("replayed")
+    made = lab.workspace("replayed", environments=environments)
     made.upload("data/multiply.jsonl")
     made.osmosis("model", "endpoint", "add", "box", "--base-url", f"{model}/v1", "--model", "mock")
     return made
@@ -52,7 +52,7 @@ def hits(model: str) -> int:
 
 def ended(workspace: Workspace, name: str, **config: Any) -> dict[str, Any]:
     workspace.write(f"configs/eval/{name}.toml", eval_config(limit=ROWS, batch_size=ROWS, **config))
-    info = workspace.wait(workspace.submit(f"configs/eval/{name}.toml"))
+    info = workspace.wait(workspace.start(f"configs/eval/{name}.toml"))
     assert info["eval_run"]["status"] == "finished", info
     return info
 

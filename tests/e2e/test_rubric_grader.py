@@ -60,7 +60,7 @@ def test_the_runs_judge_is_asked_on_its_route_and_each_score_has_its_reason(
             advanced={"judge_model": "scripted/models/judged.toml"},
         ),
     )
-    run = workspace.submit("configs/eval/r1.toml")
+    run = workspace.start("configs/eval/r1.toml")
     info = workspace.wait(run)
     assert (info["results"]["graded"], info["results"]["failed"]) == (6, 0), info
     found = trajectories(workspace, run, tmp_path / "run")
@@ -103,7 +103,7 @@ def test_a_rollout_with_a_judge_of_its_own_needs_nothing_but_the_sdk(
             secrets=["JUDGE_KEY"],
         ),
     )
-    run = workspace.submit("configs/eval/r2.toml")
+    run = workspace.start("configs/eval/r2.toml")
     info = workspace.wait(run)
     results = info["results"]
     assert (results["graded"], results["failed"]) == (4, 0), info

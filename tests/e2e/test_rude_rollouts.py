@@ -117,8 +117,7 @@ def evaluate(rude: Workspace, rollout: str, **evaluation: Any) -> dict[str, Any]
     settings: dict[str, Any] = {"limit": ROWS, "batch_size": 6, **evaluation}
     path = f"configs/eval/{rollout}.toml"
     rude.write(path, eval_config(rollout, dataset="rude", **settings))
-    body = rude.osmosis("--json", "eval", "submit", path, "--yes", rc=0)
-    return rude.wait(json.loads(body.stdout)["resource"]["name"])
+    return rude.wait(rude.start(path))
 
 
 def failed_sample(rude: Workspace, info: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def slow(workspace: Workspace) -> Iterator[Workspace]:
 
 
 def stage_of(workspace: Workspace, run: str) -> tuple[str, str]:
-    detail = workspace.info(run)["eval_run"]
+    detail = workspace.api(f"/api/cli/eval-runs/{run}")["eval_run"]
     return detail["status"], detail["stage"]
 
 
@@ -51,7 +51,7 @@ def assert_idle(lab: Lab, since: float) -> None:
     [("queued",), ("cloning", "installing"), ("checking model", "starting rollout"), ("running",)],
 )
 def test_a_run_stops_in_every_stage(slow: Workspace, stages: tuple[str, ...]) -> None:
-    run = slow.submit("configs/eval/slow.toml")
+    run = slow.start("configs/eval/slow.toml")
     if stages != ("queued",):
         wait_for(slow, run, *stages, "running")
     asked = time.monotonic()
@@ -62,9 +62,10 @@ def test_a_run_stops_in_every_stage(slow: Workspace, stages: tuple[str, ...]) ->
 
 
 def test_a_stop_keeps_what_is_graded(slow: Workspace) -> None:
-    run = slow.submit("configs/eval/slow.toml")
+    run = slow.start("configs/eval/slow.toml")
     deadline = time.monotonic() + 60
-    while (graded := slow.info(run)["results"].get("graded", 0)) < 5:
+    path = f"/api/cli/eval-runs/{run}"
+    while (graded := slow.api(path)["results"].get("graded", 0)) < 5:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     slow.osmosis("eval", "stop", run, "--yes")

@@ -44,7 +44,7 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing(
         workspace.osmosis("model", "endpoint", "add", "steady", "--base-url", f"{model}/v1")
         config = eval_config(model="steady", limit=ROWS, batch_size=2)
         workspace.write("configs/eval/steady.toml", config)
-        run = workspace.submit("configs/eval/steady.toml")
+        run = workspace.start("configs/eval/steady.toml")
 
         def counted() -> int:
             detail = workspace.api(f"/api/cli/eval-runs/{run}")
@@ -91,5 +91,5 @@ def test_a_worker_that_wakes_after_its_lease_changes_nothing(
     until(lambda: not find(lab.server.pid, "main.py"), "no rollout is left", 15)
     # The one that woke is of use again.
     workspace.write("configs/eval/after.toml", eval_config(limit=1))
-    again = workspace.wait(workspace.submit("configs/eval/after.toml"))
+    again = workspace.wait(workspace.start("configs/eval/after.toml"))
     assert again["eval_run"]["status"] == "finished"

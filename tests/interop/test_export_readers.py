@@ -56,9 +56,9 @@ def reader_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(lab: Lab) -> tuple[Workspace, dict[str, Any]]:
+def made(lab: Lab, environments: Path) -> tuple[Workspace, dict[str, Any]]:
     """A run with tool calls: 3 rows × 2."""
-    workspace = lab.workspace("exported")
+    workspace = lab.workspace("exported", environments=environments)
     workspace.upload("data/calculator.jsonl")
     config = "configs/eval/calculator-scripted.toml"
     words = ("eval", "submit", config, "-y", "--watch", "--limit", "3", "--n", "2")

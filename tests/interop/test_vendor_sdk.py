@@ -105,7 +105,7 @@ def evaluate(workspace: Workspace, entrypoint: str, dataset: str, network: str =
         advanced={"network": network},
     )
     workspace.write(config, text)
-    run = workspace.submit(config)
+    run = workspace.start(config)
     info = workspace.wait(run, limit_s=LIMIT_S)
     logs = workspace.osmosis("eval", "logs", run).stdout
     assert info["eval_run"]["status"] == "finished", logs
