@@ -85,6 +85,8 @@ async def test_a_parent_that_answers_nothing_is_done_without(start_worker, monke
         os.kill(stuck.pid, signal.SIGSTOP)
         await executed(platform, "reward 1")
         assert not stuck.usable
+        await executed(platform, "reward 1")
+        assert nursery(worker) is stuck, "nobody waits for another one at once"
 
 
 def judged_by(model):

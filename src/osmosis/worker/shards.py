@@ -28,6 +28,8 @@ LITELLM_IDLE_S = 300.0
 """How long LiteLLM stays loaded after the last shard that needed it."""
 TRIES = 2
 """Nurseries that are asked for one shard before it is started plainly."""
+PLAIN_S = 600.0
+"""How long shards are started plainly once that many nurseries in a row gave none."""
 LITELLM_SETTING = "LITELLM_"
 """Variables that LiteLLM reads when it is imported: a run that sets one has its own import."""
 
@@ -46,6 +48,7 @@ class Shards:
         self._busy: set[ShardProcess] = set()
         self._with_litellm: set[ShardProcess] = set()
         self._starting = 0
+        self._plain_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -91,7 +94,10 @@ class Shards:
 
     async def _fork(self, *, litellm: bool) -> ShardProcess | None:
         """A shard of the nursery; None when none can be had."""
-        for _ in range(TRIES if CAN_FORK else 0):
+        loop = asyncio.get_running_loop()
+        if not CAN_FORK or loop.time() < self._plain_until:
+            return None
+        for _ in range(TRIES):
             ours, theirs = socket.socketpair()
             self._starting += 1
             try:
@@ -103,6 +109,7 @@ class Shards:
                 log.warning("A process that shards are forked from is lost: %s.", error)
             finally:
                 self._starting -= 1
+        self._plain_until = loop.time() + PLAIN_S
         return None
 
     def _nursery(self, *, litellm: bool) -> NurseryProcess:
