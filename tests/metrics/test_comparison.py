@@ -205,6 +205,27 @@ def test_unpaired_runs_are_compared_as_welch_does():
     assert welch(estimates[0], estimates[1]._replace(standard_error=None)) is None
 
 
+def test_rewards_at_the_ends_of_the_range_of_floats_are_compared():
+    most = 1.7e308
+    before = run_of({row: most if row % 2 else -most for row in range(24)})
+    after = run_of({row: -most if row % 3 else most for row in range(24)})
+    found = compare(before, after, pass_threshold=1.0)
+    small = compare(
+        run_of({row: 1.7 if row % 2 else -1.7 for row in range(24)}),
+        run_of({row: -1.7 if row % 3 else 1.7 for row in range(24)}),
+        pass_threshold=1.0,
+    )
+    assert found.score is not None and small.score is not None
+    assert found.score.difference.value == pytest.approx(small.score.difference.value * 1e308)
+    assert found.score.difference.p_value == small.score.difference.p_value
+    assert all(np.isfinite([found.score.difference.low, found.score.difference.high]))
+    assert found.broken.rows[0].baseline_reward == most
+    assert (found.pass_rate, found.fixed.count) == (small.pass_rate, small.fixed.count)
+    estimates = [Estimate(value, 0, 0, 1.5e308, "t", 9, 9) for value in (-most, most)]
+    unpaired = welch(*estimates)
+    assert unpaired is not None and np.isfinite(unpaired).all()
+
+
 @pytest.mark.parametrize(
     ("low", "high", "allowed", "status", "fell"),
     [

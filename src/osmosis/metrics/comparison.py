@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from osmosis.metrics.huge import scale_of, within
 from osmosis.metrics.paired import (
     Difference,
     Floats,
@@ -90,6 +91,23 @@ def compare(
     Each row counts once, however many samples it has. ``groups`` gives for each row of the dataset
     the group it belongs to: rows of one group are resampled together.
     """
+    largest = max(_largest(baseline.reward), _largest(candidate.reward))
+    if (scale := scale_of(largest)) != 1.0:
+        baseline, candidate = (
+            replace(samples, reward=samples.reward / scale) for samples in (baseline, candidate)
+        )
+        found = _compare(baseline, candidate, pass_threshold / scale, groups, shown)
+        return _times(found, scale)
+    return _compare(baseline, candidate, pass_threshold, groups, shown)
+
+
+def _compare(
+    baseline: SampleColumns,
+    candidate: SampleColumns,
+    pass_threshold: float,
+    groups: NDArray[Any] | None,
+    shown: int,
+) -> Comparison:
     all_before = rows_of(baseline, pass_threshold)
     all_after = rows_of(candidate, pass_threshold)
     matched, here, there = np.intersect1d(
@@ -114,6 +132,40 @@ def compare(
         fixed=_changes("fixed", (before, baseline), (after, candidate), shown),
         broken=_changes("broken", (before, baseline), (after, candidate), shown),
     )
+
+
+def _largest(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.abs(known).max()) if len(known) else 0.0
+
+
+def _times(found: Comparison, scale: float) -> Comparison:
+    """The comparison of rewards that were divided by ``scale``."""
+
+    def back(value: float | None) -> float | None:
+        return None if value is None else within(value * scale)
+
+    def changes(of: Changes) -> Changes:
+        rows = (
+            replace(
+                row,
+                baseline_reward=back(row.baseline_reward),
+                candidate_reward=back(row.candidate_reward),
+            )
+            for row in of.rows
+        )
+        return Changes(of.count, tuple(rows))
+
+    score = found.score
+    if score is not None:
+        difference = replace(
+            score.difference,
+            value=within(score.difference.value * scale),
+            low=back(score.difference.low),
+            high=back(score.difference.high),
+        )
+        score = Measure(within(score.baseline * scale), within(score.candidate * scale), difference)
+    return replace(found, score=score, fixed=changes(found.fixed), broken=changes(found.broken))
 
 
 def _rates(

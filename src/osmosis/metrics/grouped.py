@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from osmosis.metrics.huge import scale_of, within
 from osmosis.metrics.intervals import Estimate, clustered_error, mean_estimate, rate_estimate
 from osmosis.metrics.paired import MANY_GROUPS, Floats, bca_interval, grouped
 from osmosis.metrics.row_table import SampleColumns
@@ -32,12 +33,15 @@ def grouped_estimates(
     graded = counted & ~np.isnan(samples.reward)
     rewards = samples.reward[graded]
     if len(rewards):
-        sums, counts = grouped(rewards, groups[samples.source_row[graded]])
-        mean, clusters = float(rewards.mean()), len(sums)
+        scale = scale_of(float(np.abs(rewards).max()))
+        sums, counts = grouped(rewards / scale, groups[samples.source_row[graded]])
+        mean, clusters = float((rewards / scale).mean()), len(sums)
         error = clustered_error(_squares(sums, counts, mean), len(rewards), clusters)
-        found["score"] = score = mean_estimate(mean, len(rewards), clusters, error)
+        found["score"] = score = mean_estimate(
+            mean * scale, len(rewards), clusters, None if error is None else within(error * scale)
+        )
         if score is not None and error and clusters <= MANY_GROUPS:
-            low, high = bca_interval(sums, counts)
+            low, high = (within(end * scale) for end in bca_interval(sums, counts))
             found["score_bootstrap"] = score._replace(low=low, high=high, method="bca-bootstrap")
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 

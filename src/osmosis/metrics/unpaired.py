@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
+from osmosis.metrics.huge import scale_of, within
 from osmosis.metrics.intervals import CONFIDENCE, Estimate
 from osmosis.metrics.student import t_quantile, t_tail
 
@@ -15,11 +16,14 @@ def welch(baseline: Estimate, candidate: Estimate) -> tuple[float, float, float]
     of freedom from the numbers of clusters. None when a standard error is missing or both are zero.
     """
     errors = [(e.standard_error, e.clusters) for e in (baseline, candidate)]
-    known = [(error**2, clusters) for error, clusters in errors if error is not None]
+    scale = scale_of(max(error or 0.0 for error, _ in errors))
+    known = [((error / scale) ** 2, clusters) for error, clusters in errors if error is not None]
     variance = sum(square for square, _ in known)
     if len(known) < 2 or not variance or any(clusters < 2 for _, clusters in known):
         return None
     df = variance**2 / sum(square**2 / (clusters - 1) for square, clusters in known)
-    value, error = candidate.value - baseline.value, sqrt(variance)
+    value = candidate.value / scale - baseline.value / scale
+    error = sqrt(variance)
     reach = t_quantile(0.5 + CONFIDENCE / 2, df) * error
-    return value - reach, value + reach, 2 * t_tail(abs(value) / error, df)
+    low, high = within((value - reach) * scale), within((value + reach) * scale)
+    return low, high, 2 * t_tail(abs(value) / error, df)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from osmosis.metrics.huge import within
 from osmosis.metrics.intervals import CONFIDENCE
 from osmosis.metrics.several import holm
 from osmosis.metrics.unpaired import welch
@@ -121,7 +122,7 @@ def _unpaired(baseline: Summary, candidate: Summary) -> dict[str, Any]:
         measures[name] = {
             "baseline": old.value,
             "candidate": new.value,
-            "difference": new.value - old.value,
+            "difference": within(new.value - old.value),
             "low": low,
             "high": high,
             "p_value": p_value,
