@@ -156,10 +156,13 @@ async def test_several_runs_are_compared_with_the_first_and_p_values_allow_for_i
 
 async def test_other_dataset_bytes_are_no_pairs(client: httpx.AsyncClient, runs: Runs) -> None:
     await runs.add("first-finch-1", grade=good_at(0.5))
-    await runs.add("other-otter-2", grade=good_at(0.9), dataset_sha256="2" * 64)
+    other = {"dataset_sha256": "2" * 64, "commit_sha": "a" * 40, "model_path": "openai/o x"}
+    await runs.add("other-otter-2", grade=good_at(0.9), **other)
     (part,) = (await compared(client, "first-finch-1", "other-otter-2"))["comparisons"]
     assert part["paired"] is False and part["matched_rows"] == 0
     assert codes(part) == {"dataset_differs"}
+    way_out = "osmosis eval rerun first-finch-1 --commit-sha aaaaaaaaaaaa --model 'openai/o x'."
+    assert part["notes"][0]["message"].endswith(way_out)
     assert part["measures"]["pass_rate"]["test"] == "welch"
     assert "on different rows" in part["conclusion"]
     assert "fixed" not in part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from osmosis.platform.db.models import Run
@@ -134,8 +135,19 @@ def _other_dataset(baseline: Run, candidate: Run) -> Note:
         f"The runs used different files of the dataset {names} "
         f"(SHA-256 {baseline.dataset_sha256[:12]} and {candidate.dataset_sha256[:12]}), so no row "
         "can be matched: they are compared as independent samples, which tells less, and part of "
-        "a difference may be that of the rows.",
+        "a difference may be that of the rows. The same file for both, and with it pairs of rows, "
+        f"comes from: osmosis eval rerun {baseline.name}{_unlike(baseline, candidate)}.",
     )
+
+
+def _unlike(baseline: Run, candidate: Run) -> str:
+    """The flags that make a rerun of the baseline one of the candidate's code and model."""
+    flags = ""
+    if baseline.commit_sha != candidate.commit_sha:
+        flags += f" --commit-sha {candidate.commit_sha[:12]}"
+    if baseline.model_path != candidate.model_path:
+        flags += f" --model {quote(candidate.model_path)}"
+    return flags
 
 
 def _rows(count: int) -> str:
