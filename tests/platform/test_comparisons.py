@@ -156,7 +156,11 @@ async def test_several_runs_are_compared_with_the_first_and_p_values_allow_for_i
 
 async def test_other_dataset_bytes_are_no_pairs(client: httpx.AsyncClient, runs: Runs) -> None:
     await runs.add("first-finch-1", grade=good_at(0.5))
-    other: dict[str, Any] = {"dataset_sha256": "2" * 64, "commit_sha": "a" * 40, "model_path": "openai/o x"}
+    other: dict[str, Any] = {
+        "dataset_sha256": "2" * 64,
+        "commit_sha": "a" * 40,
+        "model_path": "openai/o x",
+    }
     await runs.add("other-otter-2", grade=good_at(0.9), **other)
     (part,) = (await compared(client, "first-finch-1", "other-otter-2"))["comparisons"]
     assert part["paired"] is False and part["matched_rows"] == 0
