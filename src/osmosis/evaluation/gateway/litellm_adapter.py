@@ -14,10 +14,12 @@ import gc
 import importlib
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -52,6 +54,8 @@ KIND_BY_CLASS: Mapping[str, str] = {
 """LiteLLM's classes that say more than their status."""
 PLACES = ("api_version", "aws_region_name", "vertex_project", "vertex_location")
 """Call parameters that say, beside the address, which model answers."""
+MODEL_LOOK_UP = "get_model_info_helper"
+REMEMBERED = 1024
 LOADED_BY_A_FIRST_CALL = (
     "boto3",
     "fastapi",
@@ -315,6 +319,7 @@ def _load() -> ModuleType:
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)
     _keep_no_accounts()
+    _look_up_once()
     return litellm
 
 
@@ -330,6 +335,39 @@ def _keep_no_accounts() -> None:
     ):
         if hasattr(accountant, name):
             setattr(accountant, name, nothing)
+
+
+def _look_up_once() -> None:
+    """LiteLLM asks its list of models a dozen times a call what the model is and can do: a sixth of
+    its time, for answers that stay the same.
+    """
+    utils = importlib.import_module("litellm.utils")
+    known = getattr(utils, MODEL_LOOK_UP, None)
+    if known is not None:
+        remembering = _remembering(known)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("litellm.") and vars(module).get(MODEL_LOOK_UP) is known:
+                setattr(module, MODEL_LOOK_UP, remembering)
+    anthropic = importlib.import_module("litellm.llms.anthropic.common_utils")
+    models = getattr(anthropic, "AnthropicModelInfo", object)
+    able = getattr(models, "_supports_model_capability", None)
+    if able is not None:
+        models._supports_model_capability = staticmethod(_remembering(able))
+
+
+def _remembering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, asked once for each set of arguments; a dict of it is the caller's to change."""
+    remembered = lru_cache(REMEMBERED)(function)
+
+    @wraps(function)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = remembered(*args, **kwargs)
+        except TypeError:  # an argument that cannot be remembered
+            return function(*args, **kwargs)
+        return dict(answer) if isinstance(answer, dict) else answer
+
+    return ask
 
 
 def _no_price(*_: Any, **__: Any) -> None:
