@@ -22,6 +22,7 @@ from osmosis.evaluation.driver import (
 )
 from osmosis.evaluation.rollout_link import STARTS_AT_ONCE, RolloutLink
 from osmosis.wire.errors import RunFailed
+from tests.evaluation.silence import SILENCE_S, twenty_silent_minutes
 
 ADMITTED = {
     "rollout_id": "r1", "status": "queued", "polling_lease_token": "secret",
@@ -33,7 +34,10 @@ DONE = (200, {"rollout_id": "r1", "status": "success", "sample": {"reward": 1.0}
 
 @asynccontextmanager
 async def server(admissions, results=()):
-    """Answers in order; ``None`` hangs up, ``"hang"`` never answers, the last one is repeated."""
+    """Answers in order; ``None`` hangs up, ``"hang"`` never answers, the last one is repeated.
+
+    ``("wait", step)`` comes when the server's own wait for a result is over.
+    """
     asked = []
 
     async def answer(request, script):
@@ -44,6 +48,9 @@ async def server(admissions, results=()):
             return web.Response()
         if step == "hang":
             await asyncio.sleep(30)
+        if step[0] == "wait":
+            await asyncio.sleep(ADMITTED["result_wait_timeout_sec"])
+            step = step[1]
         status, body, *headers = step
         text = body if isinstance(body, str) else json.dumps(body)
         return web.Response(status=status, text=text, headers=headers[0] if headers else None)
@@ -183,6 +190,18 @@ async def test_a_server_that_takes_a_sample_and_leaves_each_poll_open_loses_the_
     async with server([(202, impatient)], ["hang"]) as (link, _):
         with pytest.raises(TryLost, match=r"GET /rollout/r1/result.*no answer in time"):
             await run(link)
+
+
+async def test_twenty_silent_minutes_inside_the_budget_are_polled_through():
+    results = [("wait", RUNNING)] * (SILENCE_S // 30) + [("wait", DONE)]
+    async with server([(202, ADMITTED)], results) as (link, asked):
+        call = asyncio.create_task(run(link, limit_s=2 * SILENCE_S))
+        while len(asked) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        async with twenty_silent_minutes(call):
+            polls = len(asked) - 1
+            call.cancel()
+    assert SILENCE_S // 40 <= polls <= SILENCE_S // 30 + 1, "one after another, none given up"
 
 
 async def test_a_closed_link_ends_the_try_at_once():

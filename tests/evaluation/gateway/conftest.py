@@ -47,7 +47,7 @@ async def make_bench(tmp_path, upstream):
         log = Log()
         gateway = Gateway(plan, redactor_of(plan), log, on_upstream=on_upstream)
         await gateway.start()
-        http = aiohttp.ClientSession()
+        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout())
         bench = Bench(gateway, gateway.open_session(ROLLOUT), http, log)
         opened.append(bench)
         return bench

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 
@@ -9,7 +10,8 @@ from aiohttp import web
 
 from osmosis.evaluation.gateway.litellm_adapter import isolate_environment
 from osmosis.wire.errors import RunFailed
-from tests.evaluation.gateway.upstream import HELLO
+from tests.evaluation.gateway.upstream import HELLO, until
+from tests.evaluation.silence import twenty_silent_minutes
 
 KEY = "sk-ant-canary"
 ADD = {
@@ -29,10 +31,13 @@ class Anthropic:
         self.bodies = []
         self.keys = []
         self.answers = []
+        self.thinking: asyncio.Event | None = None
 
     async def messages(self, request):
         self.bodies.append(await request.json())
         self.keys.append(request.headers.get("x-api-key"))
+        if self.thinking is not None:
+            await self.thinking.wait()
         if self.answers:
             status, message = self.answers.pop(0)
             error = {"type": "error", "error": {"type": "some_error", "message": message}}
@@ -162,6 +167,19 @@ async def test_one_retry_layer_and_hits_equal_the_record(make_claude, anthropic)
     assert headers["x-should-retry"] == "false"
     (call,) = bench.session.calls
     assert call.upstream_requests == len(anthropic.bodies) == 3
+
+
+async def test_twenty_silent_minutes_are_waited_for(make_claude, anthropic):
+    bench = await make_claude(advanced={"max_retries": 0})
+    await bench.post()  # the first call loads LiteLLM
+    anthropic.thinking = asyncio.Event()
+    call = asyncio.create_task(bench.post())
+    await until(lambda: len(anthropic.bodies) == 2)
+    async with twenty_silent_minutes(call):
+        anthropic.thinking.set()
+        status, body, _ = await call
+    assert status == 200, body
+    assert len(anthropic.bodies) == 2, "asked once, and never again"
 
 
 async def test_errors_keep_their_kind_and_hide_the_key(make_claude, anthropic):
