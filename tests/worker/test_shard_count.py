@@ -31,6 +31,14 @@ def test_a_shard_for_each_256_samples_that_can_be_in_flight(batch_size, rows, n,
     assert shard_count(spec, cores=8) == expected
 
 
+@pytest.mark.parametrize(("batch_size", "expected"), [(127, 1), (128, 2), (4096, 8)])
+def test_a_shard_for_each_64_samples_whose_calls_go_through_litellm(batch_size, expected):
+    more = {"batch_size": batch_size, "selected_rows": 10_000}
+    assert shard_count(spec_of(model_path="anthropic/claude", **more), cores=8) == expected
+    judged = spec_of(advanced={"judge_model": "gemini/gemini-2.5-pro"}, **more)
+    assert shard_count(judged, cores=8) == expected
+
+
 @pytest.mark.parametrize(
     ("cores", "most", "calls", "expected"),
     [(2, None, None, 2), (1, None, None, 1), (8, 3, None, 3), (8, None, 5, 5), (8, None, 1, 1)],

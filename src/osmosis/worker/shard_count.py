@@ -11,9 +11,11 @@ take turns with the others. Behind LiteLLM, where a call costs most, the same ho
 from __future__ import annotations
 
 from osmosis.wire.runner import EvaluationSpec
+from osmosis.worker.litellm_use import uses_litellm
 from osmosis.worker.settings import MAX_SHARDS
 
 SAMPLES_A_SHARD = 256
+SAMPLES_A_LITELLM_SHARD = 64
 
 
 def shard_count(spec: EvaluationSpec, *, cores: int, most: int | None = None) -> int:
@@ -22,9 +24,10 @@ def shard_count(spec: EvaluationSpec, *, cores: int, most: int | None = None) ->
     No more than the processors, than ``most`` when it is set, than rows, or than model calls that
     may be in flight: each shard needs a share of everything that is dealt out.
     """
+    share = SAMPLES_A_LITELLM_SHARD if uses_litellm(spec) else SAMPLES_A_SHARD
     calls = spec.advanced.get("max_concurrent_calls")
     bounds = [
-        min(spec.batch_size, spec.selected_rows * spec.n) // SAMPLES_A_SHARD,
+        min(spec.batch_size, spec.selected_rows * spec.n) // share,
         spec.selected_rows,
         cores,
         most or MAX_SHARDS,

@@ -17,8 +17,8 @@ import os
 import socket
 from pathlib import Path
 
-from osmosis.evaluation.gateway.providers import needs_litellm
 from osmosis.wire.runner import EvaluationSpec
+from osmosis.worker.litellm_use import uses_litellm
 from osmosis.worker.nursery_process import NurseryLost, NurseryProcess
 from osmosis.worker.own_child import CAN_FORK
 from osmosis.worker.shard_process import ShardProcess, shard_environment
@@ -153,9 +153,5 @@ class Shards:
 
 
 def _wants_litellm(spec: EvaluationSpec) -> bool:
-    if any(name.startswith(LITELLM_SETTING) for name in (*spec.env, *spec.secrets)):
-        return False
-    judge = spec.advanced.get("judge_model")
-    paths = [judge] if spec.regrade else [spec.model_path, judge]
-    names = [endpoint.name for endpoint in spec.endpoints]
-    return any(needs_litellm(path, names) for path in paths if isinstance(path, str))
+    own_import = any(name.startswith(LITELLM_SETTING) for name in (*spec.env, *spec.secrets))
+    return uses_litellm(spec) and not own_import

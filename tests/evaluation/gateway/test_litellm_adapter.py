@@ -169,6 +169,31 @@ async def test_one_retry_layer_and_hits_equal_the_record(make_claude, anthropic)
     assert call.upstream_requests == len(anthropic.bodies) == 3
 
 
+async def test_an_overload_inside_a_good_status_is_asked_again_also_for_a_streaming_client(
+    make_claude, anthropic
+):
+    """Nothing streams upstream, so no begun stream can end in an ``overloaded_error``."""
+    bench = await make_claude(advanced={"max_retries": 1})
+    anthropic.answers = [(200, "Overloaded")]
+    status, raw, _ = await bench.post({"stream": True, "messages": HELLO})
+    assert status == 200
+    assert b"hello to you" in raw and b"[DONE]" in raw and b"error" not in raw
+    (call,) = bench.session.calls
+    assert call.upstream_requests == len(anthropic.bodies) == 2
+
+
+async def test_what_a_model_can_do_is_looked_up_once(make_claude, monkeypatch):
+    bench = await make_claude()
+    await bench.post()
+    utils = importlib.import_module("litellm.utils")
+    first, second = (utils.get_model_info_helper("claude-sonnet-4-5", "anthropic") for _ in "12")
+    assert first == second and first is not second, "whoever gets one may change it"
+    looked_up = []
+    monkeypatch.setattr(utils, "get_potential_model_names", lambda *_, **__: looked_up.append(1))
+    assert (await bench.post())[0] == 200
+    assert looked_up == []
+
+
 async def test_twenty_silent_minutes_are_waited_for(make_claude, anthropic):
     bench = await make_claude(advanced={"max_retries": 0})
     await bench.post()  # the first call loads LiteLLM

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +54,11 @@ KIND_BY_CLASS: Mapping[str, str] = {
 """LiteLLM's classes that say more than their status."""
 PLACES = ("api_version", "aws_region_name", "vertex_project", "vertex_location")
 """Call parameters that say, beside the address, which model answers."""
+SWITCH_INTERVAL_S = 0.0005
+"""LiteLLM prepares each call in a thread, which a busy event loop lets wait for ten times as long
+by default."""
 MODEL_LOOK_UP = "get_model_info_helper"
+MODEL_ABILITY = "_supports_model_capability"
 REMEMBERED = 1024
 LOADED_BY_A_FIRST_CALL = (
     "boto3",
@@ -307,6 +311,7 @@ def preload() -> None:
             importlib.import_module(name)
 
 
+@cache
 def _load() -> ModuleType:
     # 3 s and 190 MB: only when a run needs it, and not on the event loop.
     # The collector would look through what has been imported so far a dozen times meanwhile.
@@ -318,6 +323,7 @@ def _load() -> ModuleType:
         gc.enable()
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     _keep_no_accounts()
     _look_up_once()
     return litellm
@@ -349,14 +355,14 @@ def _look_up_once() -> None:
             if name.startswith("litellm.") and vars(module).get(MODEL_LOOK_UP) is known:
                 setattr(module, MODEL_LOOK_UP, remembering)
     anthropic = importlib.import_module("litellm.llms.anthropic.common_utils")
-    models = getattr(anthropic, "AnthropicModelInfo", object)
-    able = getattr(models, "_supports_model_capability", None)
+    models = getattr(anthropic, "AnthropicModelInfo", None)
+    able = getattr(models, MODEL_ABILITY, None)
     if able is not None:
-        models._supports_model_capability = staticmethod(_remembering(able))
+        setattr(models, MODEL_ABILITY, staticmethod(_remembering(able)))
 
 
 def _remembering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, asked once for each set of arguments; a dict of it is the caller's to change."""
+    """``function``, asked once for the same arguments; a dict of it is the caller's to change."""
     remembered = lru_cache(REMEMBERED)(function)
 
     @wraps(function)
