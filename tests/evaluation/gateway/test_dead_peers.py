@@ -46,17 +46,22 @@ async def test_a_call_to_a_peer_that_never_answers_ends_with_its_sample(
     assert bench.session.oldest_call() is None
 
 
-async def test_a_trickle_of_bytes_keeps_no_call_alive_beyond_its_sample(make_bench, upstream):
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_trickle_of_bytes_keeps_no_call_alive_beyond_its_sample(
+    make_bench, upstream, stream
+):
+    kind = "text/event-stream" if stream else "application/json"
+
     async def trickle(request, sent):
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await stream.prepare(request)
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
         while True:
-            await stream.write(b":")
+            await response.write(b":" if stream else b" ")
             await asyncio.sleep(0.02)
 
     upstream.answers = [trickle]
     bench = await make_bench()
-    call = asyncio.create_task(bench.post(stream=True))
+    call = asyncio.create_task(bench.post(stream=stream))
     await until(lambda: upstream.in_flight == 1)
     bench.session.close()
     async with asyncio.timeout(5):

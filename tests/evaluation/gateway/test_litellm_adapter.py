@@ -32,12 +32,17 @@ class Anthropic:
         self.keys = []
         self.answers = []
         self.thinking: asyncio.Event | None = None
+        self.broken_off = asyncio.Event()
 
     async def messages(self, request):
         self.bodies.append(await request.json())
         self.keys.append(request.headers.get("x-api-key"))
         if self.thinking is not None:
-            await self.thinking.wait()
+            try:
+                await self.thinking.wait()
+            except asyncio.CancelledError:
+                self.broken_off.set()
+                raise
         if self.answers:
             status, message = self.answers.pop(0)
             error = {"type": "error", "error": {"type": "some_error", "message": message}}
@@ -70,7 +75,7 @@ async def anthropic():
     fake = Anthropic()
     app = web.Application()
     app.router.add_post("/v1/messages", fake.messages)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -154,6 +159,22 @@ async def test_tools_and_a_streaming_client(make_claude, anthropic):
     assert orjson.loads(call["function"]["arguments"]) == {"a": 2}
     assert chunks[-1]["usage"]["completion_tokens"] == 4
     assert "stream" not in anthropic.bodies[0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_provider_that_never_answers_is_let_go_with_the_sample(
+    make_claude, anthropic, stream
+):
+    anthropic.thinking = asyncio.Event()
+    bench = await make_claude()
+    call = asyncio.create_task(bench.post(stream=stream))
+    await until(lambda: len(anthropic.bodies) == 1, within_s=30)
+    bench.session.close()
+    async with asyncio.timeout(5):
+        await call
+        await anthropic.broken_off.wait()
+    assert bench.session.calls[0].error_kind == "session_closed"
+    assert len(anthropic.bodies) == 1
 
 
 async def test_one_retry_layer_and_hits_equal_the_record(make_claude, anthropic):
