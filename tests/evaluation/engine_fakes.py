@@ -270,8 +270,8 @@ class FakeRollout:
         app.router.add_get("/health", self.health_route)
         self.runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", 0)
-        await site.start()
+        self.site = web.TCPSite(self.runner, "127.0.0.1", 0)
+        await self.site.start()
         port = self.runner.addresses[0][1]
         self.base_url = f"http://127.0.0.1:{port}"
 
@@ -289,13 +289,16 @@ class FakeRollout:
         self.unblocked.set()
         for task in self.tasks.values():
             task.cancel()
+        self.hang_up()
+        self.exited.set()
+        await self.runner.cleanup()
+
+    def hang_up(self) -> None:
         server = self.runner.server
         if server is not None:
             for connection in list(server.connections):
                 if connection.transport is not None:
                     connection.transport.abort()
-        self.exited.set()
-        await self.runner.cleanup()
 
     async def breathe(self) -> None:
         if self.blocked:
@@ -366,6 +369,10 @@ class FakeRollout:
         if "killed" in words:
             await self.die("killed by SIGKILL")
             return
+        if "hide" in words:
+            self.hang_up()
+            await self.site.stop()
+            await self.unblocked.wait()
         if "block" in words:
             self.blocked = True
             await self.unblocked.wait()

@@ -107,6 +107,22 @@ async def test_a_blocked_event_loop_is_killed_and_only_the_blocker_is_blamed(
     assert sink.said("event loop is blocked")
 
 
+async def test_a_process_that_lives_and_refuses_connections_is_replaced_and_the_row_is_named(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("osmosis.evaluation.rollout_host.PROBE_AFTER_S", 0.1)
+    monkeypatch.setattr("osmosis.evaluation.rollout_host.REFUSED_LIMIT_S", 0.2)
+    scripts = ["sleep 0.05"] * 8
+    scripts[3] = "hide"
+    outcome, sink = await run(world, tmp_path, rows(*scripts), selected_rows=8)
+    assert outcome.status == "finished"
+    assert len(sink.records) == 8
+    blamed = [record for record in sink.records if record.status == "failed"]
+    assert [(r.row_index, r.error_type) for r in blamed] == [(3, "rollout_crashed")]
+    assert "refused connections each time this sample ran alone" in blamed[0].error_message
+    assert sink.said("refuses connections")
+
+
 @pytest.mark.parametrize("batch_size", [1, 3])
 async def test_a_crash_of_the_last_rows_does_not_end_the_run_too_early(world, tmp_path, batch_size):
     outcome, sink = await run(world, tmp_path, rows("reward 1", "crash"), batch_size=batch_size)

@@ -165,7 +165,7 @@ class RolloutHost:
                 refused_since = refused_since or loop.time()
                 if loop.time() - refused_since > REFUSED_LIMIT_S:
                     self._sink.log("error", "rollout", "The rollout's server refuses connections.")
-                    self.give_up("exited")
+                    self.give_up("refused")
                     return
             else:
                 refused_since = None

@@ -60,6 +60,8 @@ class RolloutKeeper:
                 return
             lost, self._tries.lost = self._tries.lost, []
             how = await self._host.bury()
+            if reason == "refused":
+                how = "its server refused connections"
             await self._judge(lost, reason, how, clean=clean)
             if self._isolation.hopeless:
                 raise RunFailed(
@@ -120,6 +122,14 @@ class RolloutKeeper:
                 f"{limits.grader_s:g} s), and the process was killed. Await async calls, and "
                 "run slow synchronous code with 'await asyncio.to_thread(...)'.",
             )
+        if reason == "refused":
+            return Classified(
+                "failed",
+                error_type="rollout_crashed",
+                error_message="The rollout's server refused connections each time this sample ran "
+                "alone in it, while its process lived on. Look for code that ends the server, or "
+                "uses up the file descriptors of its process.",
+            )
         return Classified(
             "failed",
             error_type="rollout_crashed",
@@ -132,6 +142,8 @@ class RolloutKeeper:
 def _loss(reason: CloseReason, how: str) -> str:
     if reason == "blocked":
         return "The rollout process was killed because its event loop was blocked,"
+    if reason == "refused":
+        return "The rollout process was killed because its server refused connections,"
     return f"The rollout process ended ({how})"
 
 

@@ -20,7 +20,7 @@ STARTS_AT_ONCE = 24
 """Samples that may be on their way into the rollout at one moment. Two thousand that start in the
 same breath would keep both event loops busy for seconds, and everything else waiting."""
 
-CloseReason = Literal["exited", "blocked", "stuck", "stopped"]
+CloseReason = Literal["exited", "refused", "blocked", "stuck", "stopped"]
 
 
 class LinkError(Exception):
