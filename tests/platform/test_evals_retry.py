@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from osmosis.platform.datasets.service import dataset_path
-from osmosis.platform.db.models import Dataset, Run
+from osmosis.platform.db.models import Dataset, Run, Sample
+from osmosis.platform.evals import retry
 from osmosis.platform.platform import Platform
 from osmosis.platform.runners.records import COUNTERS
 from tests.platform.conftest import Account
@@ -151,3 +152,17 @@ async def test_the_page_of_a_reopened_run_shows_what_is_kept(
     await retried(client, name)
     page = await page_client.get(f"/agents/runs/{name}")
     assert page.status_code == 200 and "pending" in page.text and "had the run retried" in page.text
+
+
+async def test_what_is_run_again_is_found_without_a_look_at_what_stays(platform: Platform) -> None:
+    def steps(connection: Connection, condition: Any) -> list[str]:
+        query = select(Sample.id).where(Sample.run_id == "r", condition)
+        text = query.compile(connection, compile_kwargs={"literal_binds": True})
+        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
+
+    found = [
+        await platform.db.examine(lambda connection, again=again: steps(connection, again))
+        for again in retry._AGAIN  # pyright: ignore[reportPrivateUsage]
+    ]
+    assert "ix_samples_by_status (run_id=? AND status=?)" in found[0][0]
+    assert "ix_samples_by_reward (run_id=? AND reward=?)" in found[1][0]

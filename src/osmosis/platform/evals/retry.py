@@ -1,7 +1,7 @@
 """Reopening a run that has ended: a new generation that keeps what was graded.
 
 The samples that failed or were skipped are forgotten, so that they and those that were never
-recorded are run again; the counters of the run are counted anew from what stays. No lease of an
+recorded are run again; what they had counted for is taken off the counters. No lease of an
 earlier generation holds any more, so a late result of it changes nothing.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from osmosis.platform.db.models import Run, Sample
@@ -32,8 +32,13 @@ from osmosis.platform.evals.tallies import keep_only_graded
 from osmosis.platform.platform import Platform
 from osmosis.wire.errors import Conflict
 
-_AGAIN = or_(Sample.status != "success", Sample.reward.is_(None))
-"""The condition of a recorded sample that is run again: everything that has no grade to keep."""
+_BROKEN = ("failed", "skipped")
+_AGAIN = (
+    Sample.status.in_(_BROKEN),
+    Sample.reward.is_(None) & Sample.status.not_in(_BROKEN),
+)
+"""Which recorded samples are run again: everything that has no grade to keep. Either condition is
+looked up in an index; together they would be a look at every sample."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +104,20 @@ async def retry_run(
 
 
 async def _forget(session: AsyncSession, run: Run) -> int:
-    """Take out what is run again and count the rest; how many samples were forgotten."""
-    gone = await session.execute(delete(Sample).where(Sample.run_id == run.id, _AGAIN))
+    """Take out what is run again, and what it had counted for; how many samples were forgotten."""
     connection = await session.connection()
+    forgotten = 0
+    for again in _AGAIN:
+        gone = await connection.run_sync(counted_again, run.id, run.pass_threshold, only=again)
+        forgotten += gone["sample_count"]
+        for name, value in gone.items():
+            setattr(run, name, getattr(run, name) - value)
+        await session.execute(delete(Sample).where(Sample.run_id == run.id, again))
     await connection.run_sync(keep_only_graded, run.id)
-    counters = await connection.run_sync(counted_again, run.id, run.pass_threshold)
-    for name, value in counters.items():
-        setattr(run, name, value)
-    return int(gone.rowcount)  # pyright: ignore[reportAttributeAccessIssue]
+    return forgotten
 
 
 async def _graded(session: AsyncSession, run: Run) -> int:
-    kept = select(func.count()).where(Sample.run_id == run.id, ~_AGAIN)
+    graded = (Sample.status == "success") & Sample.reward.is_not(None)
+    kept = select(func.count()).where(Sample.run_id == run.id, graded)
     return (await session.execute(kept)).scalar_one()
