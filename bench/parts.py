@@ -1,4 +1,6 @@
-"""The platform's processes by the part they play: server, worker, shard, rollout."""
+"""The platform's processes by the part they play: server, worker, shard, rollout, and nursery, from
+which shards are forked.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ from pathlib import Path
 from lab.processes import TICKS_PER_S, command_line, tree
 
 LOOK_EVERY_S = 0.1
+SURE = frozenset({"server", "worker", "shard", "rollout"})
+"""What a process stays; one that a nursery has just forked still looks like its parent."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def part_of(pid: int) -> str:
     words = command_line(pid)
+    if "osmosis.worker.shard_nursery" in words:
+        return "nursery"
     if "osmosis.worker.shard" in words:
         return "shard"
     if "osmosis.worker" in words:
