@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,8 @@ def fake_litellm():
 
 
 if __name__ == "__main__":
+    if os.environ.get("FAKE_THREAD"):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
     shard.real_parts = fake_parts
     shard_nursery.preload = fake_litellm
     (shard_nursery if "nursery" in sys.argv else shard).main()

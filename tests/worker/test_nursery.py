@@ -17,7 +17,7 @@ from aiohttp import web
 
 from osmosis.worker import nursery_process
 from osmosis.worker.channel import EXIT_ABANDONED
-from osmosis.worker.nursery_process import NurseryLost, NurseryProcess
+from osmosis.worker.nursery_process import EXIT_UNFORKABLE, NurseryLost, NurseryProcess
 from osmosis.worker.own_child import collect_adopted, exit_status
 from osmosis.worker.shard_process import shard_environment
 
@@ -127,7 +127,7 @@ async def test_a_parent_with_a_second_thread_forks_nothing(start):
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(NurseryLost):
         await nursery.fork(theirs)
-    await nursery.wait()
+    assert await nursery.wait() == EXIT_UNFORKABLE
     assert not nursery.usable
 
 

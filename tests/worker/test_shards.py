@@ -89,6 +89,15 @@ async def test_a_parent_that_answers_nothing_is_done_without(start_worker, monke
         assert nursery(worker) is stuck, "nobody waits for another one at once"
 
 
+async def test_where_nothing_can_be_forked_shards_are_started_one_by_one(start_worker, monkeypatch):
+    monkeypatch.setenv("FAKE_THREAD", "1")
+    async with FakePlatform() as platform, start_worker(platform) as worker:
+        await executed(platform, "reward 1")
+        assert worker._shards._unforkable == {False}
+        await executed(platform, "reward 1")
+        assert not worker._shards._alive, "it is not tried again and again"
+
+
 def judged_by(model):
     return {"judge_model": model}
 

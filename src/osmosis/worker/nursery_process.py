@@ -21,6 +21,8 @@ LITELLM = "litellm"
 FORK = b"fork"
 """The only request there is; the channel of the new shard comes with it."""
 PID_BYTES = 4
+EXIT_UNFORKABLE = 77
+"""What it has imported keeps it from forking, as it would any other."""
 ANSWER_LIMIT_S = 60.0
 """For its imports and a fork; what takes longer is done without it."""
 
@@ -95,15 +97,17 @@ class NurseryProcess:
             self._killed = True
             kill_tree(self.pid)
 
-    async def wait(self) -> None:
-        await asyncio.shield(self._ending)
+    async def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        return await asyncio.shield(self._ending)
 
-    async def _end(self, record: Path | None) -> None:
-        await exit_status(self.pid, self._process.wait)
+    async def _end(self, record: Path | None) -> int:
+        status = await exit_status(self.pid, self._process.wait)
         async with self._asking:  # who waits for an answer hears of the end first
             self._control.close()
         if record is not None:
             record.unlink(missing_ok=True)
+        return status
 
 
 def nursery_argv() -> list[str]:

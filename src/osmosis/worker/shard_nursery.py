@@ -26,7 +26,7 @@ from osmosis.evaluation.gateway.litellm_adapter import preload
 from osmosis.evaluation.process_life import shield_memory
 from osmosis.processes import die_with_my_parent, process_stat
 from osmosis.worker import shard, shard_process
-from osmosis.worker.nursery_process import LITELLM, MODULE, PID_BYTES
+from osmosis.worker.nursery_process import EXIT_UNFORKABLE, LITELLM, MODULE, PID_BYTES
 
 MESSAGE_BYTES = 16
 ARGUMENTS = 45
@@ -55,7 +55,11 @@ def main() -> None:
         if not message:
             return
         [channel] = channels
-        require_forkable(control.fileno(), channel)
+        try:
+            require_forkable(control.fileno(), channel)
+        except Unforkable as error:
+            sys.stderr.write(f"Shards cannot be forked: the imports left {error}.\n")
+            sys.exit(EXIT_UNFORKABLE)
         pid = _fork_shard(control, channel, worker_pid)
         os.close(channel)
         control.send(pid.to_bytes(PID_BYTES, "big"))
@@ -75,7 +79,7 @@ def require_forkable(*known_sockets: int) -> None:
         with suppress(OSError):  # the descriptor of this very listing is gone
             target = os.fspath(entry.readlink())
             if target.startswith("socket:") and int(entry.name) not in (0, 1, 2, *known_sockets):
-                raise Unforkable(f"descriptor {entry.name} is an open connection")
+                raise Unforkable(f"an open connection at descriptor {entry.name}")
 
 
 def _fork_shard(control: socket.socket, channel: int, worker_pid: int) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from osmosis.wire.runner import EvaluationSpec
 from osmosis.worker.litellm_use import uses_litellm
-from osmosis.worker.nursery_process import NurseryLost, NurseryProcess
+from osmosis.worker.nursery_process import EXIT_UNFORKABLE, NurseryLost, NurseryProcess
 from osmosis.worker.own_child import CAN_FORK
 from osmosis.worker.shard_process import ShardProcess, shard_environment
 from osmosis.worker.strays import kill_strays
@@ -43,6 +43,8 @@ class Shards:
         self._records_dir = records_dir
         self._nurseries: dict[bool, NurseryProcess] = {}
         """By whether LiteLLM is loaded."""
+        self._unforkable: set[bool] = set()
+        """Likewise: nurseries of this kind cannot fork here."""
         self._alive: set[NurseryProcess] = set()
         """Those not collected yet."""
         self._busy: set[ShardProcess] = set()
@@ -73,13 +75,13 @@ class Shards:
             log.warning("Ended %d processes that a shard left behind.", len(strays))
         if shard in self._with_litellm:
             self._with_litellm.discard(shard)
-            if CAN_FORK and not self._closed:
+            if self._may_fork(litellm=True) and not self._closed:
                 self._nursery(litellm=True)
                 self._drop_when_idle()
 
     def prepare(self) -> None:
         """Make the next shard cheap."""
-        if CAN_FORK:
+        if self._may_fork(litellm=False):
             self._nursery(litellm=False)
 
     async def close(self) -> None:
@@ -112,6 +114,9 @@ class Shards:
         self._plain_until = loop.time() + PLAIN_S
         return None
 
+    def _may_fork(self, *, litellm: bool) -> bool:
+        return CAN_FORK and litellm not in self._unforkable
+
     def _nursery(self, *, litellm: bool) -> NurseryProcess:
         nursery = self._nurseries.get(litellm)
         if nursery is None or not nursery.usable:
@@ -119,14 +124,16 @@ class Shards:
                 shard_environment(os.environ), self._records_dir, litellm=litellm
             )
             self._alive.add(nursery)
-            task = asyncio.create_task(self._forget(nursery))
+            task = asyncio.create_task(self._forget(nursery, litellm=litellm))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return nursery
 
-    async def _forget(self, nursery: NurseryProcess) -> None:
-        await nursery.wait()
+    async def _forget(self, nursery: NurseryProcess, *, litellm: bool) -> None:
+        status = await nursery.wait()
         self._alive.discard(nursery)
+        if status == EXIT_UNFORKABLE:
+            self._unforkable.add(litellm)
 
     async def _start(self) -> ShardProcess:
         self._starting += 1
