@@ -24,7 +24,7 @@ def budget(sentence: str) -> FinishRequest:
     [
         ([], None),
         (["cloning"], "cloning"),
-        (["installing", "cloning"], "cloning"),
+        (["installing", "cloning"], "installing"),
         ([None, "installing", None], "installing"),
         (["running", "cloning"], "running"),
         (["summarizing", None], "running"),
@@ -33,7 +33,7 @@ def budget(sentence: str) -> FinishRequest:
         (["summarizing", "summarizing"], "summarizing"),
     ],
 )
-def test_the_stage_is_the_least_advanced_but_never_goes_back(stages, shown):
+def test_the_stage_never_goes_back_and_ends_with_the_last(stages, shown):
     assert run_state([ShardState(stage=stage) for stage in stages]).stage == shown
 
 

@@ -34,6 +34,7 @@ from osmosis.evaluation.deadlines import (
 from osmosis.evaluation.driver import cancel
 from osmosis.evaluation.effective import (
     effective_values,
+    run_in_flight,
     samples_in_flight,
     warn_about_limits,
     warn_about_short_secrets,
@@ -42,7 +43,15 @@ from osmosis.evaluation.exports import Exports
 from osmosis.evaluation.fault_response import FaultResponse, Halted
 from osmosis.evaluation.fault_watch import Ended
 from osmosis.evaluation.parts import Parts
-from osmosis.evaluation.plan import DRAINED, Done, EvaluationPlan, Outcome, RowSource, Sink
+from osmosis.evaluation.plan import (
+    DRAINED,
+    NO_PLACE,
+    Done,
+    EvaluationPlan,
+    Outcome,
+    RowSource,
+    Sink,
+)
 from osmosis.evaluation.real_parts import real_parts
 from osmosis.evaluation.recorder import Recorder
 from osmosis.evaluation.redacting_sink import RedactingSink
@@ -144,7 +153,7 @@ class Evaluation:
         self._lanes: list[asyncio.Task[None]] = []
         self._background = Background()
         self._failure: RunFailed | None = None
-        self._stopping = self._draining = False
+        self._stopping = self._draining = self._placeless = False
         self._host: RolloutHost
         self._tries: Tries
         self._recorder: Recorder
@@ -196,6 +205,8 @@ class Evaluation:
             return Outcome("stopped", stop_reason=DRAINED if self._draining else "user")
         if self._budget.is_spent and self._is_incomplete():
             return await self._out_of_budget()
+        if self._placeless:
+            return Outcome("stopped", stop_reason=NO_PLACE)
         if self._draining and self._is_incomplete():
             return await self._summarize(Outcome("stopped", stop_reason=DRAINED))
         return await self._summarize()
@@ -268,6 +279,9 @@ class Evaluation:
         advertised = process.max_concurrent
         in_flight = samples_in_flight(plan, advertised)
         await self._sink.effective(effective_values(plan, process, environment, model))
+        if not (plan.has_place or plan.slice.share(run_in_flight(plan, advertised))):
+            self._placeless = True
+            return
         if plan.slice.index == 0:
             warn_about_limits(plan, advertised, self._sink)
             warn_about_short_secrets(plan, self._sink)

@@ -16,6 +16,9 @@ DEFAULT_CALLS_AT_ONCE = 64
 """Model calls at once when nothing says more: one sample may make several side by side."""
 DRAINED = "drained"
 """Why an evaluation stopped that was asked to drain. Why the run stopped, who asked knows."""
+NO_PLACE = "no place"
+"""Why an evaluation stopped whose slice has no share of what may be in flight, for the rollout
+takes fewer samples at once than there are slices. It may go on when another has ended."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,10 @@ class EvaluationPlan:
     are the runs that ``replay/RUN`` names.
     ``rollout_port`` pins the rollout server's port; otherwise a free one is taken. ``slice`` is
     the part of the run that this evaluation executes: ``selected_rows``, ``batch_size`` and the
-    ceilings stay the whole run's. With ``checked`` another evaluation of the run has checked the
-    models: what ``GatewayPart.describe`` said there. With ``stored`` the workflow does not run and
-    the policy is not called: those samples are graded again.
+    ceilings stay the whole run's. With ``has_place`` a slice without a share of its own runs one
+    sample at a time, in the place of another that has ended. With ``checked`` another evaluation of
+    the run has checked the models: what ``GatewayPart.describe`` said there. With ``stored`` the
+    workflow does not run and the policy is not called: those samples are graded again.
     """
 
     run_id: str
@@ -57,6 +61,7 @@ class EvaluationPlan:
     response_store: ResponseStore | None = field(default=None, repr=False)
     replays: tuple[ReplaySource, ...] = ()
     slice: Slice = field(default_factory=Slice)
+    has_place: bool = False
     checked: Mapping[str, Any] | None = None
     stored: StoredSamples | None = field(default=None, repr=False)
 

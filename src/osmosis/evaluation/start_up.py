@@ -64,6 +64,8 @@ class StartUp:
 
     async def _check_model(self) -> None:
         await self._gateway.preflight()
+        # Other evaluations of the run may start from here on, and need not ask again.
+        await self._sink.effective({"model": self._gateway.describe()})
         self._model_checked = True
         if self._environment_ready:
             await self._show("starting rollout")

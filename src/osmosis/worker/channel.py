@@ -48,6 +48,7 @@ class ShardJob(BaseModel):
     platform_ahead_s: float = 0.0
     """By how much the platform's clock was ahead of this machine's when the run was claimed."""
     slice: Slice = Field(default_factory=Slice)
+    has_place: bool = False
     checked: dict[str, Any] | None = None
 
 

@@ -2,7 +2,7 @@
 
     one shard, or several            shard_count.py
     the first slice starts alone     it builds the environment and checks the models for all
-    the others start                 each with its share of what the run may have in flight
+    the others follow                each with its share of what the run may have in flight
     a shard dies                     its slice goes on in a new one (slice_keeper.py)
     a shard halts the run            the others start no new sample, and finish those in flight
     every slice has ended            the end of the run is reported, here and nowhere else
@@ -21,9 +21,10 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from osmosis.evaluation.plan import NO_PLACE
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.slice import Slice
-from osmosis.wire.runner import Claim, FinishRequest, HeartbeatRequest
+from osmosis.wire.runner import Claim, FinishRequest, HeartbeatRequest, Stage
 from osmosis.worker.channel import DRAIN, STOP, ShardJob
 from osmosis.worker.client import RunClient
 from osmosis.worker.errors import LeaseLost, RunnerError
@@ -41,6 +42,9 @@ SHORTEST_BEAT_S = 0.1
 """What a heartbeat gets at least, however little is left of the lease."""
 STOP_LIMIT_S = 8.0
 """From the user's stop until the shards are killed; below the platform's own limit."""
+
+PREPARED: tuple[Stage, ...] = ("starting rollout", "running")
+"""From here on a shard has built the environment and checked the models."""
 
 log = logging.getLogger("osmosis.worker")
 
@@ -84,7 +88,9 @@ class RunKeeper:
             for index in range(count)
         ]
         self._places = 1
-        """Slices that may be executed at once; one until the first is under way."""
+        """Slices that may be executed at once; one until it has prepared what all of them need."""
+        self._placed: set[int] = set()
+        """Slices without a share of their own, which take the place of another that has ended."""
         self._under_way = asyncio.Event()
         self._checked: dict[str, Any] | None = None
         self._halted: FinishRequest | None = None
@@ -144,7 +150,11 @@ class RunKeeper:
                 await asyncio.wait({*running, *news}, return_when=asyncio.FIRST_COMPLETED)
                 for task in [each for each in running if each.done()]:
                     keeper = running.pop(task)
-                    if (end := task.result()) is not None:
+                    end = task.result()
+                    if end is not None and end.stop_reason == NO_PLACE:
+                        waiting.append(keeper)
+                        self._placed.add(keeper.index)
+                    elif end is not None:
                         ends.append(end)
                         self._take_in(keeper, end)
                     elif not self._abandoning:
@@ -172,11 +182,13 @@ class RunKeeper:
         """A shard has spoken."""
         state = keeper.state
         self._news.set()
-        if state.stage == "running" and state.effective and not self._under_way.is_set():
-            self._checked = state.effective.get("model")
-            # Each slice needs one sample at least of what may be in flight.
-            self._places = min(len(self._slices), state.effective.get("in_flight") or 1)
+        told = state.effective or {}
+        if state.stage in PREPARED and "model" in told and not self._under_way.is_set():
+            self._checked, self._places = told["model"], len(self._slices)
             self._under_way.set()
+        if "in_flight" in told:
+            # Each slice that is executed needs one sample at least of what may be in flight.
+            self._places = max(1, min(len(self._slices), told["in_flight"]))
         if state.halted is not None:
             self._halt(keeper, state.halted)
 
@@ -218,6 +230,7 @@ class RunKeeper:
             private_dirs=[str(self._settings.directory)],
             platform_ahead_s=self._platform_ahead_s,
             slice=part,
+            has_place=part.index in self._placed,
             checked=self._checked,
         )
 

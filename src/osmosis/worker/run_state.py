@@ -57,8 +57,9 @@ def run_end(
 
 
 def _stage(stages: Sequence[Stage | None]) -> Stage | None:
-    """The least advanced; but a run is running once a part of it is, whatever starts later."""
+    """The furthest of those that start, for the others only follow it; then ``running`` until the
+    last one has done its samples."""
     known = [stage for stage in stages if stage is not None]
     if not any(stage in FROM_RUNNING_ON for stage in known):
-        return STAGES[min(STAGES.index(stage) for stage in known)] if known else None
+        return STAGES[max(STAGES.index(stage) for stage in known)] if known else None
     return "summarizing" if all(stage == "summarizing" for stage in stages) else "running"

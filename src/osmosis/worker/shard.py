@@ -324,6 +324,7 @@ class Shard:
             replays=tuple(self._replay(replayed) for replayed in spec.replays),
             private_dirs=tuple(Path(path) for path in self._job.private_dirs),
             slice=self._job.slice,
+            has_place=self._job.has_place,
             checked=self._job.checked,
             stored=RemoteSamples(self._run, on_lease_lost=self._stop.set) if spec.regrade else None,
         )

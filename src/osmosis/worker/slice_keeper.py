@@ -72,6 +72,10 @@ class SliceKeeper:
         self.state = ShardState()
         """What the last shard said."""
 
+    @property
+    def index(self) -> int:
+        return self._slice.index
+
     async def keep(self) -> FinishRequest | None:
         """How the slice ended; None when it was dropped before that."""
         fruitless = serial = 0
