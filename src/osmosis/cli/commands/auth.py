@@ -6,7 +6,6 @@ import os
 import platform as machine
 import sys
 import time
-import webbrowser
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,13 +19,13 @@ from osmosis.cli.output.mode import output
 from osmosis.cli.output.questions import confirm
 from osmosis.cli.session import session
 from osmosis.client import credentials
-from osmosis.client.api import Api
 from osmosis.client.auth import TOKEN_ENV, Platform, find_token
 from osmosis.client.local_server import local_token
 from osmosis.client.urls import normalize
 from osmosis.wire.errors import AuthRequired, Conflict, InteractiveRequired, OsmosisError
 
 if TYPE_CHECKING:
+    from osmosis.client.api import Api
     from osmosis.client.credentials import Login
 
 FROM_STDIN = "-"
@@ -78,7 +77,7 @@ def whoami() -> Detail:
     """Show the account, the platform and the workspace that commands act on."""
     where = session.platform
     token = session.token
-    with Api(where.url, token.value, _scope_if_any()) as api:
+    with _api(where.url, token.value, _scope_if_any()) as api:
         try:
             answer = api.verify(scoped=True)
         except AuthRequired:
@@ -165,10 +164,17 @@ def _authority(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
+def _api(url: str, token: str | None = None, scope: dict[str, str] | None = None) -> Api:
+    # git runs the credential helper twice at every push, and the helper calls nobody.
+    from osmosis.client.api import Api
+
+    return Api(url, token, scope)
+
+
 def _verified(url: str, token: str) -> dict[str, Any]:
     if not token:
         raise AuthRequired("The token is empty.")
-    with Api(url, token) as api:
+    with _api(url, token) as api:
         return api.verify()
 
 
@@ -179,12 +185,14 @@ def _device_login(url: str) -> tuple[str, dict[str, Any]]:
             "Logging in with the browser needs a person at a terminal.",
             hint="Use `osmosis auth login --token -` and give the token on standard input.",
         )
-    with Api(url) as api:
+    with _api(url) as api:
         started = api.device_authorize(machine.node() or "a terminal")
         address = started.get("verification_uri_complete") or started["verification_uri"]
         note(f"Open {address}")
         note(f"and check that it shows the code {started['user_code']}.")
         if sys.stdout.isatty():
+            import webbrowser  # for the same reason
+
             webbrowser.open(address)
         return _poll(api, started)
 
@@ -226,7 +234,7 @@ def _revoke(url: str, saved: Login) -> bool:
     if saved.token == local_token(url):
         return False  # it is the server's own: every other terminal on this machine uses it
     try:
-        with Api(url, saved.token) as api:
+        with _api(url, saved.token) as api:
             token_id = saved.token_id or api.verify().get("token_id")
             if token_id:
                 api.revoke_token(str(token_id))
