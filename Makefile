@@ -41,9 +41,11 @@ compiled: install
 demo: compiled ## run the main job on this machine (ARGS=--once ends by itself)
 	@$(BIN)/python -m demo $(ARGS)
 
-test: compiled ## lint, then run every test
-	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
+# The types are checked beside the first tests, which wait a good deal.
+test: style ## lint, and run every test
+	@$(BIN)/pyright --warnings > .pyright.log & types=$$!; \
+	  $(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS); \
+	  tests=$$?; wait $$types || { cat .pyright.log; exit 1; }; exit $$tests
 
 chaos: compiled ## kill every kind of process fifty times and see that nothing is lost (ARGS=--seed N)
 	@$(BIN)/python -m tests.chaos $(ARGS)
@@ -51,11 +53,14 @@ chaos: compiled ## kill every kind of process fifty times and see that nothing i
 judge: compiled ## let the demo's small model judge by a rubric
 	@$(BIN)/python -m pytest -m long tests/rubric/test_small_model.py $(ARGS)
 
-lint: compiled ## formatting, lint, types and import directions
+lint: style ## formatting, lint, types and import directions
+	@$(BIN)/pyright --warnings > .pyright.log || { cat .pyright.log; exit 1; }
+
+.PHONY: style
+style: compiled
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
-	@$(BIN)/pyright --warnings > .pyright.log || { cat .pyright.log; exit 1; }
 
 bench: compiled ## measure speed; one JSON object a line
 	@$(BIN)/python -m bench $(ARGS)
