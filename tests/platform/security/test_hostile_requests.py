@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -74,19 +75,18 @@ def with_hostile(body: Any, path: tuple[Any, ...], value: str) -> bytes:
     return json.dumps(copy).replace('"@@"', value).encode()
 
 
-@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 async def test_no_value_in_a_body_breaks_the_server(
-    client: httpx.AsyncClient, world: World, value: str
+    client: httpx.AsyncClient, world: World
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    for path, body in BODIES.items():
+    for (name, value), (path, body) in itertools.product(HOSTILE.items(), BODIES.items()):
         if path.startswith("/api/runner/"):
             continue
         url = address(path, world)
         bodies = [with_hostile(body, place, value) for place in leaves(body)]
         for content in (value.encode(), *bodies):
             answer = await client.post(url, content=content, headers=headers)
-            assert answer.status_code < 500, (path, content[:200], answer.text)
+            assert answer.status_code < 500, (name, path, content[:200], answer.text)
             assert "set-cookie" not in answer.headers
 
 
