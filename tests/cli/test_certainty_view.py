@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from osmosis.cli.evals.certainty_view import certainty_rows, spread_sections
+from osmosis.cli.evals.histogram_view import histogram_section
 from osmosis.metrics import SampleOutcome, summarize
 from osmosis.metrics.documents import results_document
 
@@ -45,3 +46,12 @@ def test_custom_metrics_are_named_with_how_many_samples_have_them():
 def test_a_run_of_a_platform_that_sends_none_of_it_shows_none_of_it():
     assert certainty_rows({"pass_rate": 0.5}) == []
     assert spread_sections({}) == []
+
+
+def test_a_bar_says_how_many_of_its_rewards_pass():
+    section = histogram_section({"low": 0.0, "high": 1.0, "counts": [3, 0, 2, 4]}, 5)
+    assert section is not None
+    said = [value.lstrip("# ") for _, value in section.rows]
+    assert said == ["3", "2 1 pass", "4 pass"]
+    none = histogram_section({"low": 0.0, "high": 1.0, "counts": [1, 0, 0, 4]}, 0)
+    assert none is not None and not any("pass" in value for _, value in none.rows)

@@ -371,16 +371,18 @@ def rewards(values: list[float]) -> Distribution:
 
 
 def test_the_chart_marks_what_passes_and_where_the_threshold_lies() -> None:
-    chart = reward_chart(histogram(rewards([0.0] * 3 + [0.5] + [1.0] * 6)), 0.5)
+    chart = reward_chart(histogram(rewards([0.0] * 3 + [0.5] + [1.0] * 6)), 0.5, 7)
     assert chart is not None and chart.threshold_x == chart.width / 2
     assert [(bar.count, bar.passing) for bar in chart.bars if bar.count] == [
         (3, False),
         (1, True),
         (6, True),
     ]
-    single = reward_chart(histogram(rewards([7.0, 7.0])), 1.0)
+    near = reward_chart(histogram(rewards([0.97, 0.98])), 1.0, 0)
+    assert near is not None and not any(bar.passing for bar in near.bars)
+    single = reward_chart(histogram(rewards([7.0, 7.0])), 1.0, 2)
     assert single is not None and len(single.bars) == 1 and single.bars[0].passing
-    assert reward_chart(None, 1.0) is None
+    assert reward_chart(None, 1.0, 0) is None
 
 
 def test_a_step_of_any_shape_becomes_a_turn() -> None:

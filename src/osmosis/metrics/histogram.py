@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 
@@ -39,3 +40,12 @@ def histogram(rewards: Distribution, bins: int = BINS) -> Histogram | None:
         position = (reward / 2 - low / 2) / half_width
         counts[min(bins - 1, floor(position * bins))] += count
     return Histogram(low, high, tuple(counts))
+
+
+def passing_in(counts: Sequence[int], passed: int) -> list[int]:
+    """How many of each bin pass, when ``passed`` of all do: those with the highest rewards."""
+    found: list[int] = []
+    for count in reversed(counts):
+        found.append(min(count, passed))
+        passed -= found[-1]
+    return found[::-1]

@@ -294,9 +294,8 @@ def _results(document: Document) -> list[Section]:
         lost = plural(int(results["lost_calls"]), "model call")
         rows.append(("Beside it", f"up to {lost} may be charged that no sample shows"))
     sections = [Section("Results", rows=rows)]
-    threshold = results.get("pass_threshold")
-    if isinstance(threshold, int | float) and part(results, "histogram"):
-        bars = histogram_section(part(results, "histogram"), threshold)
+    if part(results, "histogram"):
+        bars = histogram_section(part(results, "histogram"), int(results.get("passed") or 0))
         sections += [bars] if bars else []
     errors = part(results, "errors")
     if errors:

@@ -51,7 +51,9 @@ class Report:
 
     @cached_property
     def chart(self) -> Chart | None:
-        return reward_chart(self.summary.histogram, self.summary.pass_threshold)
+        return reward_chart(
+            self.summary.histogram, self.summary.pass_threshold, self.summary.passed
+        )
 
     @property
     def settings(self) -> dict[str, str]:

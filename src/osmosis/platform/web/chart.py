@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osmosis.metrics.histogram import Histogram
+from osmosis.metrics.histogram import Histogram, passing_in
 from osmosis.platform.web.formats import number
 
 WIDTH, HEIGHT = 480, 132
@@ -36,8 +36,8 @@ class Chart:
     base: int = HEIGHT - BOTTOM
 
 
-def reward_chart(histogram: Histogram | None, threshold: float) -> Chart | None:
-    """The chart of a histogram; None when there is none."""
+def reward_chart(histogram: Histogram | None, threshold: float, passed: int) -> Chart | None:
+    """The chart of a histogram of which ``passed`` pass; None when there is none."""
     if histogram is None:
         return None
     tallest = max(histogram.counts)
@@ -45,11 +45,11 @@ def reward_chart(histogram: Histogram | None, threshold: float) -> Chart | None:
     span = histogram.high / 2 - histogram.low / 2
     room = HEIGHT - TOP - BOTTOM
     bars: list[Bar] = []
+    passing = passing_in(histogram.counts, passed)
     for index, count in enumerate(histogram.counts):
         low = _edge(histogram, index)
         high = _edge(histogram, index + 1)
         height = max(2.0, count / tallest * room) if count else 0.0
-        last = index == len(histogram.counts) - 1
         bars.append(
             Bar(
                 x=round(index * step + GAP / 2, 2),
@@ -58,7 +58,7 @@ def reward_chart(histogram: Histogram | None, threshold: float) -> Chart | None:
                 height=round(height, 2),
                 count=count,
                 label=f"{number(low)} to {number(high)}",
-                passing=low >= threshold or (last and histogram.high >= threshold),
+                passing=count > 0 and passing[index] == count,
             )
         )
     inside = histogram.low <= threshold <= histogram.high and span > 0

@@ -182,7 +182,7 @@ async def view_run(
         run=run,
         creator=creator,
         summary=summary,
-        chart=reward_chart(summary.histogram, run.pass_threshold),
+        chart=reward_chart(summary.histogram, run.pass_threshold, summary.passed),
         errors=[
             ErrorKind(name, count, CATEGORY_NOTES[category_of(name) or "agent"])
             for name, count in summary.errors.items()
