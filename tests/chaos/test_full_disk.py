@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from tests.chaos.kills import NARROW, assert_every_sample_once, chaos_workspace,
 
 SIZE = "1g"
 CHUNK = bytes(1 << 20)
+ROOM_FOR_A_RUN = 64 << 20
 NOTICED_WITHIN_S = 60.0
 
 
@@ -28,6 +31,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small disk needs root")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill_up_to(path: Path, free: int) -> None:
+    """Take what is left but for ``free`` bytes; in the middle of a run there is no time for it."""
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(path.parent).free - free)
 
 
 def fill(path: Path) -> None:
@@ -48,6 +57,7 @@ def test_a_full_disk_makes_the_run_wait_and_loses_nothing(
 ) -> None:
     with mock_model(free_port(), 150.0) as model, Lab(tmp_path) as lab:
         workspace = chaos_workspace(lab, model, environments)
+        fill_up_to(small_disk / "much", ROOM_FOR_A_RUN)
         run = workspace.start(NARROW.config)
         deadline = time.monotonic() + NOTICED_WITHIN_S
         while completed(workspace, run) < 20:

@@ -13,6 +13,8 @@ from lab.platform import Lab
 from lab.workspace import Workspace
 from tests.interop.environments import install, new_environment, require_new_python
 
+pytestmark = pytest.mark.timeout(400)  # it installs both, and may be the first to set up the lab
+
 READ_INSPECT = """
 import json, sys
 from inspect_ai.log import read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
