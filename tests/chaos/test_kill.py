@@ -66,5 +66,8 @@ def test_a_killed_process_costs_nothing_acknowledged(
     assert_every_sample_once(workspace, info, job)
     assert_every_call_accounted(workspace, run, model, job)
     if only is not None:
-        assert info["effective"]["shards"] == min(2, usable_cores())
+        shards = min(2, usable_cores())
+        assert info["effective"]["shards"] == shards
+        shown = workspace.osmosis("eval", "info", run).stdout
+        assert (f", in {shards} shards" in shown) == (shards > 1)
     assert_no_orphans(workspace.lab, victims - set(processes(workspace.lab, "shard")))

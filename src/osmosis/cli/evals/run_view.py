@@ -379,7 +379,8 @@ def _in_flight(effective: Document) -> str:
     shown = text(effective.get("in_flight"))
     if isinstance(capacity, int) and isinstance(batch, int) and capacity < batch:
         return f"{shown} (batch_size {batch}, but the rollout takes {capacity} at once)"
-    return shown
+    shards = effective.get("shards")
+    return f"{shown}, in {shards} shards" if isinstance(shards, int) and shards > 1 else shown
 
 
 def _secrets_text(scopes: Document) -> str:
