@@ -5,7 +5,8 @@ flight, when many answers come at once or connections close, and their length gr
 CPU for each sample: 90 ms at 2,000 in flight, measured, and 12 ms at ``SAMPLES_A_SHARD``. As many
 calls of a quarter of a second keep one processor busy, too. A further shard costs a second of CPU,
 and the memory of one more shard and one more rollout process; beyond the processors it would only
-take turns with the others. Behind LiteLLM, where a call costs most, the same holds all the more.
+take turns with the others. Behind LiteLLM a call costs several times as much, so that fewer samples
+fill a processor.
 """
 
 from __future__ import annotations
