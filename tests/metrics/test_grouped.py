@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
+from statsmodels.regression.linear_model import OLS
 
 from osmosis.metrics.grouped import grouped_estimates
 from osmosis.metrics.row_table import SampleColumns
@@ -28,7 +28,7 @@ def test_the_standard_errors_are_those_of_statsmodels_with_the_groups_as_cluster
         ("score", reward, ~np.isnan(reward) & ~skipped),
         ("pass_rate", (reward >= 0.5).astype(float), ~skipped),
     ):
-        fitted = sm.OLS(values[kept], np.ones(kept.sum())).fit(
+        fitted = OLS(values[kept], np.ones(kept.sum())).fit(
             cov_type="cluster", cov_kwds={"groups": groups[kept]}, use_t=True
         )
         assert found[name].value == pytest.approx(fitted.params[0], abs=1e-9)
@@ -36,7 +36,7 @@ def test_the_standard_errors_are_those_of_statsmodels_with_the_groups_as_cluster
         assert found[name].clusters == 25
     assert (found["score"].low, found["score"].high) == pytest.approx(
         tuple(
-            sm.OLS(reward[7:-5], np.ones(188))
+            OLS(reward[7:-5], np.ones(188))
             .fit(cov_type="cluster", cov_kwds={"groups": groups[7:-5]}, use_t=True)
             .conf_int()[0]
         ),

@@ -6,10 +6,10 @@ import math
 
 import numpy
 import pytest
-import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.proportion import proportion_confint
 
 from osmosis.metrics import SampleOutcome, Summary, summarize, wilson
@@ -82,7 +82,7 @@ def test_rows_of_unequal_size_agree_with_statsmodels():
     rows.append([0.3, 0.6, 0.9, 1.0])
     flat = [(row, reward) for row, runs in enumerate(rows) for reward in runs]
     groups, rewards = zip(*flat, strict=True)
-    fitted = sm.OLS(rewards, numpy.ones(len(rewards))).fit(
+    fitted = OLS(rewards, numpy.ones(len(rewards))).fit(
         cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
     )
     summary = summary_of_rows(rows, threshold=0.8)
@@ -90,7 +90,7 @@ def test_rows_of_unequal_size_agree_with_statsmodels():
     assert score.standard_error == pytest.approx(fitted.bse[0], abs=CLOSE)
     assert (score.low, score.high) == pytest.approx(tuple(fitted.conf_int()[0]), abs=CLOSE)
     passes = [float(reward >= 0.8) for reward in rewards]
-    fitted = sm.OLS(passes, numpy.ones(len(passes))).fit(
+    fitted = OLS(passes, numpy.ones(len(passes))).fit(
         cov_type="cluster", cov_kwds={"groups": groups}
     )
     rate = summary.intervals["pass_rate"]
