@@ -376,11 +376,13 @@ def _budget(budget: Document) -> str:
 
 def _in_flight(effective: Document) -> str:
     batch, capacity = effective.get("batch_size"), effective.get("advertised_max_concurrent")
+    shards = effective.get("shards")
     shown = text(effective.get("in_flight"))
+    if isinstance(shards, int) and shards > 1:
+        shown += f", in {shards} shards"
     if isinstance(capacity, int) and isinstance(batch, int) and capacity < batch:
         return f"{shown} (batch_size {batch}, but the rollout takes {capacity} at once)"
-    shards = effective.get("shards")
-    return f"{shown}, in {shards} shards" if isinstance(shards, int) and shards > 1 else shown
+    return shown
 
 
 def _secrets_text(scopes: Document) -> str:
