@@ -153,6 +153,7 @@ async def test_the_report_is_one_file_that_fetches_and_runs_nothing(
     assert "<script" not in text
     assert not re.search(r"""(src|href)=["']?(?!data:|#)""", text)
     assert "&lt;script&gt;" in text
+    assert re.search(r"<dt>Submitted</dt><dd>[-\d]{10} [:\d]{8} UTC</dd>", text)
     assert "row 3, run 0" in text.lower() and "row 5, run 0" in text.lower()
 
 

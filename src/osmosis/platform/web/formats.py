@@ -59,11 +59,14 @@ def money(value: float | None) -> str:
     )
 
 
-def moment(value: datetime | float | None) -> str:
-    """2026-01-31 12:34:56 UTC"""
+def moment(value: datetime | float | str | None) -> str:
+    """2026-01-31 12:34:56 UTC, of a time, of seconds since 1970 or of ISO text"""
     if value is None:
         return UNKNOWN
-    time = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else value
+    if isinstance(value, str):
+        time = datetime.fromisoformat(value)
+    else:
+        time = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else value
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
