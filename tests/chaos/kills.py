@@ -21,6 +21,7 @@ from tests.e2e.configs import eval_config
 
 MOMENTS = 5
 MOMENT_LIMIT_S = 60.0
+"""How long a run may stand still, and a process be missing."""
 REPORT_LIMIT_S = 15.0
 MOST_UNACKNOWLEDGED = 64
 """Calls that a kill may cost beside those of samples in flight: a batch on its way."""
@@ -96,10 +97,13 @@ def kill_at_seeded_moments(
     seen: list[int] = []
     for moment in range(MOMENTS):
         target = 1 + moment * share + rng.randrange(share)
-        deadline = time.monotonic() + MOMENT_LIMIT_S
-        while (done := completed(workspace, run)) < target:
+        done, deadline = -1, 0.0
+        while (now := completed(workspace, run)) < target:
+            if now > done:
+                done, deadline = now, time.monotonic() + MOMENT_LIMIT_S
             assert time.monotonic() < deadline, f"{done} of {target} samples: the run stands still"
             time.sleep(0.02)
+        done = now
         assert done < job.rows, "the run ended before the moment came; make it slower"
         kill()
         seen.append(done)
