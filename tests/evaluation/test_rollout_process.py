@@ -201,7 +201,7 @@ os.write(1, b"\\x1er1\\x1esample " + os.environ["KEY"].encode() + b"\\n")
 serve()
 """
     await running.start(code, secrets={"KEY": "s3cr3t-value"})
-    await until(lambda: running.samples and "process" in running.sink.text)
+    await until(lambda: running.samples and "process " in running.sink.text)
     assert running.samples == [("r1", "sample [REDACTED]\n")]
     assert "process [REDACTED]" in running.sink.text
     assert "s3cr3t" not in running.sink.text
