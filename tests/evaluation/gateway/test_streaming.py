@@ -4,8 +4,9 @@ import asyncio
 
 import orjson
 import pytest
+from aiohttp import web
 
-from osmosis.evaluation.gateway import event_stream
+from osmosis.evaluation.gateway import event_stream, openai_compatible
 from osmosis.evaluation.gateway.stream_relay import StreamRelay
 from tests.evaluation.gateway.upstream import (
     DONE,
@@ -56,6 +57,30 @@ async def test_a_stream_passes_through_as_it_comes_and_is_recorded(make_bench, u
     assert call.streamed
     assert (call.prompt_tokens, call.completion_tokens) == (5, 2)
     assert (call.finish_reason, call.http_status, call.error_kind) == ("stop", 200, None)
+
+
+async def test_pieces_in_a_burst_are_passed_on_together(make_bench, upstream, monkeypatch):
+    monkeypatch.setattr(openai_compatible, "BURST_S", 0.2)
+    words = [f"word{number} " for number in range(40)]
+
+    async def burst(request, sent):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for word in words:
+            await response.write(chunk({"content": word}))
+            await asyncio.sleep(0.001)
+        await response.write(chunk({}, "stop") + DONE)
+        return response
+
+    upstream.answers = [burst]
+    bench = await make_bench()
+    async with bench.open(stream=True) as response:
+        pieces = [piece async for piece in response.content.iter_any()]
+    told = [data for _, data in events(b"".join(pieces)) if data != "[DONE]"]
+    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in told) == "".join(
+        words
+    )
+    assert len(pieces) < len(words) / 4
 
 
 async def test_a_stream_refused_before_it_began_keeps_its_status(make_bench, upstream):
