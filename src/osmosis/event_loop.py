@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from time import monotonic
 
 COLLECT_EVERY = 10_000
 """New objects between two looks for cycles. A request makes hundreds and leaves none behind, so
 Python's own 700 means a look at all of them for each."""
+COLLECT_OLDER_EVERY, COLLECT_ALL_EVERY = 10, 100
+"""So many looks at the young are one at the older, and so many of those one at all. A thousand
+samples in flight are half a million objects: a look at all of them holds the loop for 0.1 s."""
 LOOK_S = 0.1
+LONG_TURN_S = 0.01
+CATCH_UP = 3
+"""Turns' worth of time that a loop gets to catch up after a long one."""
 KEPT = 10
 """So many looks are remembered: the lag of the last second."""
 
@@ -19,7 +26,19 @@ KEPT = 10
 def collect_seldom() -> None:
     """For a process whose imports are done: they stay, and what comes is mostly no cycle."""
     gc.freeze()
-    gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
+    gc.set_threshold(COLLECT_EVERY, COLLECT_OLDER_EVERY, COLLECT_ALL_EVERY)
+
+
+async def quiet_turn() -> None:
+    """Before starting more work: wait a turn, and where it was long some more.
+
+    A loop that is behind handles all that came meanwhile in one turn, which is longer still.
+    """
+    began = monotonic()
+    await asyncio.sleep(0)
+    turn_s = monotonic() - began
+    if turn_s > LONG_TURN_S:
+        await asyncio.sleep(CATCH_UP * turn_s)
 
 
 class LoopLag:

@@ -29,6 +29,7 @@ from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.wall_clock import wall_clock
 from osmosis.event_loop import LoopLag, collect_seldom
 from osmosis.processes import die_with_my_parent
+from osmosis.rollout.descriptor_table import grow_descriptor_table
 from osmosis.wire.errors import RunFailed
 from osmosis.wire.runner import FinishRequest, LostCalls, ReplayedRun, RunError, Stage
 from osmosis.wire.samples import SampleRecord
@@ -341,6 +342,7 @@ def serve(worker_pid: int) -> NoReturn:
     adopt_orphans()
     shield_memory()
     collect_seldom()
+    grow_descriptor_table()
     channel = _take_channel()
     job = read_job(channel)
     if job is None:

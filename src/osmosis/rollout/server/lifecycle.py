@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from osmosis.rollout.backend.base import ExecutionBackend
+from osmosis.rollout.descriptor_table import grow_descriptor_table
 from osmosis.rollout.model import close_sessions
 from osmosis.rollout.server.registry import Registry
 
@@ -34,6 +35,7 @@ def rollout_lifespan(
     async def lifespan(app: FastAPI) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
             state = None if inner is None else await stack.enter_async_context(inner(app))
+            grow_descriptor_table()
             # What is imported by now stays, and a sample leaves few cycles behind: looking for
             # them after every few hundred objects is all cost.
             gc.freeze()
