@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 
+from osmosis import event_loop
 from osmosis.event_loop import CATCH_UP, LONG_TURN_S, collect_seldom, quiet_turn
 
 
@@ -25,6 +26,13 @@ async def test_after_a_long_turn_the_loop_gets_time_to_catch_up():
     began = time.monotonic()
     await quiet_turn()
     assert time.monotonic() - began >= (1 + CATCH_UP) * long_s
+
+
+async def test_a_machine_that_slept_for_an_hour_is_not_waited_for_three_more(monkeypatch):
+    clock = iter([0.0, 3600.0])
+    monkeypatch.setattr(event_loop, "monotonic", lambda: next(clock))
+    async with asyncio.timeout(5):
+        await quiet_turn()
 
 
 def test_what_exists_is_not_looked_through_again_for_cycles():

@@ -19,6 +19,8 @@ LOOK_S = 0.1
 LONG_TURN_S = 0.01
 CATCH_UP = 3
 """Turns' worth of time that a loop gets to catch up after a long one."""
+CATCH_UP_S = 0.25
+"""At most: a process that was frozen, or a machine that slept, has nothing to catch up with."""
 KEPT = 10
 """So many looks are remembered: the lag of the last second."""
 
@@ -38,7 +40,7 @@ async def quiet_turn() -> None:
     await asyncio.sleep(0)
     turn_s = monotonic() - began
     if turn_s > LONG_TURN_S:
-        await asyncio.sleep(CATCH_UP * turn_s)
+        await asyncio.sleep(min(CATCH_UP * turn_s, CATCH_UP_S))
 
 
 class LoopLag:
