@@ -97,7 +97,7 @@ class Shards:
     async def _fork(self, *, litellm: bool) -> ShardProcess | None:
         """A shard of the nursery; None when none can be had."""
         loop = asyncio.get_running_loop()
-        if not CAN_FORK or loop.time() < self._plain_until:
+        if not self._may_fork(litellm=litellm) or loop.time() < self._plain_until:
             return None
         for _ in range(TRIES):
             ours, theirs = socket.socketpair()
