@@ -84,7 +84,9 @@ def processes(lab: Lab, kind: str) -> list[int]:
 
 
 def completed(workspace: Workspace, run: str) -> int:
+    """Samples that have a record; AssertionError when the run has failed."""
     detail = workspace.api(f"/api/cli/eval-runs/{run}")
+    assert detail["eval_run"]["status"] != "failed", detail["eval_run"]
     return int((detail["results"] or {}).get("total_runs", 0))
 
 

@@ -319,6 +319,34 @@ async def test_a_port_that_was_taken_meanwhile_is_left_for_another(running, monk
         assert process.port != taken.getsockname()[1]
 
 
+KILL_EARLY = """
+import pathlib, tempfile, time
+starts = pathlib.Path(tempfile.gettempdir(), "starts")
+starts.touch()
+starts.write_text(starts.read_text() + "x")
+if len(starts.read_text()) <= {times}:
+    os.kill(os.getpid(), 9)
+    time.sleep(60)
+"""
+
+
+async def test_one_that_is_killed_before_it_answers_is_started_again(running):
+    process = await running.start(KILL_EARLY.format(times=2) + "serve()\n")
+    assert process.health["status"] == "ok"
+    again = [text for _, _, text in running.sink.logs if "started again" in text]
+    assert len(again) == 2
+    assert all("SIGKILL" in text for text in again)
+
+
+async def test_one_that_is_killed_at_every_start_is_given_up(running):
+    with pytest.raises(RunFailed) as raised:
+        await running.start(KILL_EARLY.format(times=99) + "serve()\n")
+    assert raised.value.kind == "rollout_start_failed"
+    assert "SIGKILL" in raised.value.message
+    starts = running.lab.plan().work_dir / "scratch" / "tmp" / "starts"
+    assert starts.read_text() == "xxx"
+
+
 async def test_a_foreign_server_on_the_port_is_not_taken_for_the_rollout(running):
     code = 'os.environ["_OSMOSIS_ROLLOUT_INSTANCE_ID"] = "somebody else"\nserve()'
     error = await refused(running, code)

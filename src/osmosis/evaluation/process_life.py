@@ -100,9 +100,14 @@ async def kill_group(pgid: int, grace_s: float) -> None:
         await _group_ends(pgid, KILL_WAIT_S)
 
 
+def was_killed(returncode: int | None) -> bool:
+    """Whether SIGKILL ended it, which is how an operator or the kernel ends a process."""
+    return returncode is not None and _signal_number(returncode) == signal.SIGKILL
+
+
 def describe_exit(returncode: int) -> str:
     """``exit code 1`` or ``killed by SIGSEGV``, for a code as ``Popen`` or a shell gives it."""
-    number = -returncode if returncode < 0 else returncode - 128 if returncode > 128 else 0
+    number = _signal_number(returncode)
     try:
         name = signal.Signals(number).name if number else ""
     except ValueError:
@@ -111,6 +116,10 @@ def describe_exit(returncode: int) -> str:
         return f"exit code {returncode}"
     more = " (often: out of memory)" if name == "SIGKILL" else ""
     return f"killed by {name}{more}" if returncode < 0 else f"exit code {returncode} = {name}{more}"
+
+
+def _signal_number(returncode: int) -> int:
+    return -returncode if returncode < 0 else returncode - 128 if returncode > 128 else 0
 
 
 # --- /proc -----------------------------------------------------------------------------------

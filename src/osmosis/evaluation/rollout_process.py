@@ -26,7 +26,7 @@ from osmosis.evaluation.environment import Environment, check_sdk
 from osmosis.evaluation.network_door import LAUNCHER, ModelServer, NetworkDoor
 from osmosis.evaluation.package_index import certificate_variables
 from osmosis.evaluation.plan import EvaluationPlan, Sink
-from osmosis.evaluation.process_life import describe_exit, kill_marked, terminate
+from osmosis.evaluation.process_life import describe_exit, kill_marked, terminate, was_killed
 from osmosis.evaluation.redaction import Redactor
 from osmosis.evaluation.rollout_output import OUTPUT_STEP, OutputReader
 from osmosis.evaluation.sandbox import Sandbox, choose_sandbox, require_network
@@ -39,8 +39,9 @@ HEALTH_POLL_S = 0.025
 HEALTH_ANSWER_S = 5.0
 HEALTH_MAX_BYTES = 2**20
 
-START_ATTEMPTS = 2
-"""A free port may be taken by somebody else between our look and the child's bind."""
+START_ATTEMPTS = 3
+"""A free port may be taken by somebody else between our look and the child's bind, and whatever
+kills processes from outside may hit one that has not answered yet."""
 
 OUTPUT_END_S = 2.0
 """How long the pipe may stay open after the process is gone."""
@@ -113,18 +114,18 @@ class RolloutProcess:
             rollout = await cls._launch(plan, environment, sandbox, reader, gateway_port)
             try:
                 await rollout._let_models_in(models)
-                retry = await rollout._wait_until_healthy(last=attempt == attempts)
+                failed = await rollout._wait_until_healthy(last=attempt == attempts)
             except BaseException:
                 await asyncio.shield(rollout.stop(grace_s=0))
                 raise
-            if not retry:
+            if failed is None:
                 seconds = time.monotonic() - started
                 fence = sandbox.describe(plan.advanced.network)
                 text = f"Rollout healthy after {seconds:.2f} s; sandbox {fence}"
                 sink.log("info", OUTPUT_STEP, text)
                 return rollout
             await rollout.stop(grace_s=0)
-            sink.log("info", OUTPUT_STEP, f"Port {rollout.port} was taken; trying another")
+            sink.log("warning", OUTPUT_STEP, f"{failed} It is started again.")
         raise AssertionError("the last attempt raises")
 
     @property
@@ -274,31 +275,34 @@ class RolloutProcess:
         else:
             self._models = await models.serve_on(listener)
 
-    async def _wait_until_healthy(self, *, last: bool) -> bool:
-        """True: start again on another port."""
+    async def _wait_until_healthy(self, *, last: bool) -> str | None:
+        """None once it is; else why it is worth another start, in a sentence."""
         deadline = time.monotonic() + START_S
         problem = "nothing listens on the port"
         while True:
             if self._process.returncode is not None or self.exited.is_set():
                 await self.exited.wait()
                 if not last and port_was_taken(self.last_lines()):
-                    return True
-                raise exited_early(
+                    return f"Port {self.port} was taken."
+                failed = exited_early(
                     self._plan.rollout,
                     self._plan.entrypoint,
                     self._plan.code_dir / "rollouts" / self._plan.rollout,
                     self.exit_description(),
                     self.last_lines(),
                 )
+                if not last and was_killed(self._process.returncode):
+                    return failed.message
+                raise failed
             answer = await self._health_or_exit()
             if isinstance(answer, dict):
                 if answer.get("instance_id") == self._instance_id:
                     self.health = answer
                     self.max_concurrent = advertised_capacity(answer)
-                    return False
+                    return None
                 if answer.get("instance_id"):
                     if not last:
-                        return True
+                        return f"Another process answers on port {self.port}."
                     raise RunFailed(
                         "rollout_start_failed",
                         f"Another process answers on the port of rollouts/{self._plan.rollout}: "
