@@ -91,7 +91,7 @@ async def test_a_run_starts_below_its_ceiling_and_grows_with_every_answer():
 
 
 async def test_calls_that_last_do_not_keep_the_others_waiting(monkeypatch):
-    monkeypatch.setattr(limits, "DOUBLING_S", 0.01)
+    monkeypatch.setattr(limits, "WIDEN_EVERY_S", 0.001)
     provider, limiter = Provider(), limiter_of(512)
     provider.gate = asyncio.Event()
     running = [asyncio.create_task(limiter.run(provider, CallMeter())) for _ in range(512)]

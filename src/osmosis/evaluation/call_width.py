@@ -22,6 +22,10 @@ GROWTH_SHARE = 1 / 16
 """Share of the width gained per round once the fast growth is over."""
 DOUBLING_S = 0.25
 """Calls that last: so long without a refusal means that the provider has taken them."""
+WIDEN_EVERY_S = 0.02
+WIDEN_MOST = 5.0
+"""Gained a step. Hundreds of calls that begin in one turn of the event loop hold everything else
+up, and their answers come back as closely together."""
 PAUSE_AFTER_REFUSALS = 3
 """So many refusals in a row hold new calls back too."""
 BACKOFF_FIRST_S = 0.5
@@ -81,12 +85,14 @@ class CallWidth:
             self.paused_until = max(self.paused_until, now + pause_s)
 
     @property
-    def may_double(self) -> bool:
+    def may_widen(self) -> bool:
         """Whether calls that are not answered yet, but not refused either, widen it."""
         return self._rounds == 0 and self.value < min(self._fast_until, self.ceiling)
 
-    def double(self) -> None:
-        self.value = min(self.value * 2, self._fast_until, float(self.ceiling))
+    def widen(self) -> None:
+        """A step of :data:`WIDEN_EVERY_S`: it doubles in DOUBLING_S, as far as the steps allow."""
+        gained = min(self.value * (2 ** (WIDEN_EVERY_S / DOUBLING_S) - 1), WIDEN_MOST)
+        self.value = min(self.value + gained, self._fast_until, float(self.ceiling))
 
 
 def backoff_s(retries: int) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from osmosis.evaluation.call_width import DOUBLING_S, CallWidth, backoff_s
+from osmosis.evaluation.call_width import WIDEN_EVERY_S, CallWidth, backoff_s
 from osmosis.wire.samples import CallRetry
 
 SCATTER_S = 0.1
@@ -99,7 +99,7 @@ class CallLimiter:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._held: deque[asyncio.Future[None]] = deque()
         self._wake: asyncio.TimerHandle | None = None
-        self._doubling: asyncio.TimerHandle | None = None
+        self._widening: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
@@ -234,9 +234,9 @@ class CallLimiter:
             if not waiter.done():
                 self.in_flight += 1
                 waiter.set_result(True)
-        if self._waiting and self._doubling is None and self._width.may_double:
+        if self._waiting and self._widening is None and self._width.may_widen:
             loop = asyncio.get_running_loop()
-            self._doubling = loop.call_later(DOUBLING_S, self._double)
+            self._widening = loop.call_later(WIDEN_EVERY_S, self._widen)
         if self._held:
             self._release(max(1, int(self._width.value) - self.in_flight))
 
@@ -264,10 +264,10 @@ class CallLimiter:
         self._wake = None
         self._admit()
 
-    def _double(self) -> None:
-        self._doubling = None
-        if self._waiting and self._width.may_double and not self._width.paused_until:
-            self._width.double()
+    def _widen(self) -> None:
+        self._widening = None
+        if self._waiting and self._width.may_widen and not self._width.paused_until:
+            self._width.widen()
             self._admit()
 
     def _after_failure(
