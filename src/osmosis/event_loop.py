@@ -9,20 +9,20 @@ import asyncio
 import gc
 from time import monotonic
 
+LOOK_S = 0.1
+KEPT = 10
+"""So many looks are remembered: the lag of the last second."""
 COLLECT_EVERY = 10_000
 """New objects between two looks for cycles. A request makes hundreds and leaves none behind, so
 Python's own 700 means a look at all of them for each."""
 COLLECT_OLDER_EVERY, COLLECT_ALL_EVERY = 10, 100
 """So many looks at the young are one at the older, and so many of those one at all. A thousand
 samples in flight are half a million objects: a look at all of them holds the loop for 0.1 s."""
-LOOK_S = 0.1
 LONG_TURN_S = 0.01
 CATCH_UP = 3
 """Turns' worth of time that a loop gets to catch up after a long one."""
 CATCH_UP_S = 0.25
 """At most: a process that was frozen, or a machine that slept, has nothing to catch up with."""
-KEPT = 10
-"""So many looks are remembered: the lag of the last second."""
 
 
 def collect_seldom() -> None:

@@ -10,7 +10,7 @@ import click
 from osmosis.cli.arguments import UsageMistake
 from osmosis.cli.commands.options import latest_argument
 from osmosis.cli.output import Column, Detail, Listing, NextStep
-from osmosis.cli.output.format import count, money, number, one_line, seconds, shortened, text
+from osmosis.cli.output.format import count, milliseconds, money, number, one_line, shortened, text
 from osmosis.cli.session import session
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _columns(threshold: float, *, many: bool) -> tuple[Column, ...]:
         Column("Passed", lambda s: _passed(s, threshold)),
         Column("Tokens", lambda s: count(s.get("tokens")), "right"),
         Column("Cost", lambda s: money(s.get("cost_usd")), "right"),
-        Column("Duration", _duration, "right"),
+        Column("Duration", lambda sample: milliseconds(sample.get("duration_ms")), "right"),
         Column("Error", _error, kind="long"),
     ]
     return tuple(c for c in columns if many or c.header != "Run")
@@ -125,11 +125,6 @@ def _passed(sample: Mapping[str, Any], threshold: float) -> str:
         return "-"
     reward = sample.get("reward")
     return "yes" if reward is not None and reward >= threshold else "no"
-
-
-def _duration(sample: Mapping[str, Any]) -> str:
-    milliseconds = sample.get("duration_ms")
-    return seconds(milliseconds / 1000) if milliseconds is not None else "-"
 
 
 def _error(sample: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from osmosis.cli.output import Section
-from osmosis.cli.output.format import count, money, number, percent, plural, seconds
+from osmosis.cli.output.format import count, milliseconds, money, number, percent, plural
 
 Document = Mapping[str, Any]
 Rows = list[tuple[str, str]]
@@ -75,20 +75,14 @@ def spread_sections(results: Document) -> list[Section]:
     return sections
 
 
-def _milliseconds(value: Any) -> str:
-    if isinstance(value, int | float) and value < 1000:
-        return f"{value:.0f} ms"
-    return seconds(value / 1000 if isinstance(value, int | float) else None)
-
-
 def _whole(value: Any) -> str:
     return count(round(value))
 
 
 SHOWN_SPREADS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("duration_ms", "Duration", _milliseconds),
-    ("latency_ms", "Model latency (per call)", _milliseconds),
-    ("queue_ms", "Queued", _milliseconds),
+    ("duration_ms", "Duration", milliseconds),
+    ("latency_ms", "Model latency (per call)", milliseconds),
+    ("queue_ms", "Queued", milliseconds),
     ("tokens", "Tokens", _whole),
     ("cost_usd", "Cost", money),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from osmosis.cli.output import Detail, NextStep, Section
-from osmosis.cli.output.format import number, percent, plural, text
+from osmosis.cli.output.format import milliseconds, number, percent, plural, text
 from osmosis.metrics.telling import tells
 
 Document = Mapping[str, Any]
@@ -136,15 +136,11 @@ def _dollars(value: Any) -> str:
     return f"${value:.4g}"
 
 
-def _milliseconds(value: Any) -> str:
-    return f"{value:.0f} ms"
-
-
 SHOWN_MEASURES: tuple[tuple[str, str, Callable[[Any], str], Callable[[Any], str]], ...] = (
     ("pass_rate", "Pass rate", percent, _points),
     ("clean_pass_rate", "Clean pass rate", percent, _points),
     ("score", "Mean reward", number, _signed),
     ("cost_usd", "Cost per sample", _dollars, _signed),
     ("tokens", "Tokens per sample", lambda value: f"{value:,.0f}", lambda value: f"{value:+,.0f}"),
-    ("duration_ms", "Time per sample", _milliseconds, lambda value: f"{value:+,.0f}"),
+    ("duration_ms", "Time per sample", milliseconds, lambda value: f"{value:+,.0f} ms"),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from osmosis.cli.evals.run_view import part
 from osmosis.cli.output import Detail, NextStep, Section
-from osmosis.cli.output.format import count, money, number, seconds, text
+from osmosis.cli.output.format import count, milliseconds, money, number, text
 
 Item = Mapping[str, Any]
 ROLES = {"agent": "assistant"}
@@ -50,9 +50,8 @@ def _facts(run: str, sample: Item, pass_threshold: float) -> list[tuple[str, str
         rows.append(("Reward", f"{number(reward)} ({passed})"))
     if sample.get("error_type"):
         rows.append(("Error", f"{sample['error_type']}: {text(sample.get('error_message'))}"))
-    milliseconds = sample.get("duration_ms")
     rows += [
-        ("Duration", seconds(milliseconds / 1000) if milliseconds is not None else "-"),
+        ("Duration", milliseconds(sample.get("duration_ms"))),
         ("Tokens", count(sample.get("tokens"))),
         ("Cost", money(sample.get("cost_usd"))),
     ]
@@ -103,13 +102,15 @@ def _calls(sample: Item) -> list[tuple[str, str]]:
 
 
 def _call(call: Item) -> str:
-    parts = [text(call.get("model")), seconds(call.get("latency_s"))]
+    latency_s, queue_s = call.get("latency_s"), float(call.get("queue_s") or 0)
+    took = milliseconds(None if latency_s is None else latency_s * 1000)
+    parts = [text(call.get("model")), took]
     if call.get("prompt_tokens") is not None or call.get("completion_tokens") is not None:
         spent = (count(call.get(key)) for key in ("prompt_tokens", "completion_tokens"))
         parts.append(" + ".join(spent) + " tokens")
     parts.append(money(call.get("cost_usd")))
-    if float(call.get("queue_s") or 0) >= 0.05:
-        parts.append(f"queued {seconds(call['queue_s'])}")
+    if queue_s >= 0.05:
+        parts.append(f"queued {milliseconds(queue_s * 1000)}")
     if call.get("error_kind"):
         parts.append(f"{call['error_kind']}: {text(call.get('error_message'))}")
     return ", ".join(parts)

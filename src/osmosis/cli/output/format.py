@@ -58,6 +58,13 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
 
 
+def milliseconds(value: Any) -> str:
+    """A duration given in milliseconds: ``42 ms``, else as :func:`seconds` has it."""
+    if not isinstance(value, int | float):
+        return NOTHING
+    return f"{value:.0f} ms" if value < 1000 else seconds(value / 1000)
+
+
 def size(value: Any) -> str:
     if not isinstance(value, int | float):
         return NOTHING
