@@ -12,12 +12,13 @@ from time import monotonic
 LOOK_S = 0.1
 KEPT = 10
 """So many looks are remembered: the lag of the last second."""
-COLLECT_EVERY = 10_000
+COLLECT_EVERY = 5_000
 """New objects between two looks for cycles. A request makes hundreds and leaves none behind, so
 Python's own 700 means a look at all of them for each."""
-COLLECT_OLDER_EVERY, COLLECT_ALL_EVERY = 10, 100
-"""So many looks at the young are one at the older, and so many of those one at all. A thousand
-samples in flight are half a million objects: a look at all of them holds the loop for 0.1 s."""
+COLLECT_OLDER_EVERY, COLLECT_ALL_EVERY = 1, 1_000
+"""So many looks at the young come before one at those that were left, which is the longer the more
+there are: 0.1 s for a hundred thousand. All objects are looked at as seldom as can be: a thousand
+samples in flight are half a million."""
 LONG_TURN_S = 0.01
 CATCH_UP = 3
 """Turns' worth of time that a loop gets to catch up after a long one."""

@@ -119,6 +119,20 @@ async def test_closing_the_pool_ends_requests_in_flight_and_refuses_others():
                 await refused
 
 
+async def test_a_pool_that_winds_down_closes_a_few_connections_in_each_turn(monkeypatch):
+    monkeypatch.setattr(connection_pool, "CLOSED_A_TURN", 2)
+    async with pool_to(answering(ANSWER)) as (pool, ports):
+        await asyncio.gather(*(pool.exchange(REQUEST) for _ in range(5)))
+        idle, left = list(pool._idle), []
+        ending = asyncio.create_task(pool.wind_down("the run is over"))
+        while not ending.done():
+            await asyncio.sleep(0)
+            left.append(sum(connection.usable for connection in idle))
+        assert (len(ports), left[:3]) == (5, [3, 1, 0])
+        with pytest.raises(ConnectionResetError, match="the run is over"):
+            await pool.exchange(REQUEST)
+
+
 async def test_nobody_listening_is_an_error():
     with pytest.raises(OSError):
         await ConnectionPool("127.0.0.1", 1, connect_timeout_s=5).exchange(REQUEST)

@@ -135,7 +135,7 @@ class RolloutHost:
     async def close(self, grace_s: float = STOP_GRACE_S) -> None:
         """End of the run."""
         await self._stop_watching()
-        self.link.close("stopped")
+        await self.link.wind_down()
         await self.process.stop(grace_s)
 
     async def _stop_watching(self) -> None:

@@ -80,6 +80,12 @@ class RolloutLink:
         self.last_answer = asyncio.get_running_loop().time()
         return answer
 
+    async def wind_down(self) -> None:
+        """Close for good, where nothing is in flight and nobody is in a hurry."""
+        if self.close_reason is None:
+            self.close_reason = "stopped"
+            await self._pool.wind_down("stopped")
+
     def close(self, reason: CloseReason) -> None:
         """Give the process up: requests in flight raise LinkClosed at once. Idempotent."""
         if self.close_reason is not None:

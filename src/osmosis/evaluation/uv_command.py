@@ -37,6 +37,9 @@ KEPT_LINES = 200
 SHOWN_LINES = 30
 LINE_CHARS = 2000
 
+NICENESS = 5
+"""An installation uses all processors; runs that are under way come first."""
+
 _USER_INFO = re.compile(r"(://)[^/\s@]+@")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -95,7 +98,7 @@ class Uv:
             try:
                 process = await spawn(
                     self.sandbox,
-                    [str(binary), *arguments],
+                    [*_nice(), str(binary), *arguments],
                     env=_environment(variables, scratch, self.area),
                     cwd=cwd,
                     readable=[binary, self.interpreter.prefix, *local_paths(variables)],
@@ -130,6 +133,11 @@ class Uv:
         if returncode != 0:
             text = "\n".join(list(lines)[-SHOWN_LINES:])
             raise UvFailed(text or f"uv ended with exit code {returncode} and no message")
+
+
+def _nice() -> list[str]:
+    command = shutil.which("nice", path=SYSTEM_PATH)
+    return [] if command is None else [command, "-n", str(NICENESS)]
 
 
 async def _lines(descriptor: int) -> AsyncIterator[str]:

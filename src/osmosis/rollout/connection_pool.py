@@ -12,6 +12,9 @@ KEEPALIVE_S = 3.0
 """Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
 
 
+CLOSED_A_TURN = 32
+"""Closing a thousand in one turn of the loop holds everything else up, at both their ends."""
+
 OpenSocket = Callable[[], Awaitable[socket.socket]]
 """Makes a TCP socket that is not connected yet and does not block."""
 
@@ -49,6 +52,15 @@ class ConnectionPool:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         return answer
+
+    async def wind_down(self, reason: str) -> None:
+        """Close the idle ones, a few in each turn of the loop, and then the pool."""
+        while self._idle:
+            for connection in self._idle[-CLOSED_A_TURN:]:
+                connection.abort(ConnectionResetError(reason))
+            del self._idle[-CLOSED_A_TURN:]
+            await asyncio.sleep(0)
+        self.close(reason)
 
     def close(self, reason: str) -> None:
         """Requests in flight, and any that come, raise ``reason`` at once. Idempotent."""

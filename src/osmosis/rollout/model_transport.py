@@ -78,7 +78,7 @@ class ModelTransport:
 
     async def close(self) -> None:
         for pool in self._pools.values():
-            pool.close("the rollout server ends")
+            await pool.wind_down("the rollout server ends")
         self._pools.clear()
         if self._session is not None:
             await self._session.close()

@@ -19,7 +19,11 @@ from osmosis.rollout.server.registry import Registry
 DRAIN_S = 10.0
 CLEANUP_S = 120.0
 FORCE_S = 10.0
-COLLECT_EVERY = 10_000
+COLLECT_THRESHOLDS = 5_000, 1, 100
+"""Many objects in a look at the young, few looks before one at those that were left: the server
+stands still for milliseconds each time, however many rollouts run."""
+PYTHONS_OWN_THRESHOLDS = 2_000
+"""Up to here the first threshold is Python's own, of whichever version."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
@@ -39,7 +43,8 @@ def rollout_lifespan(
             # What is imported by now stays, and a sample leaves few cycles behind: looking for
             # them after every few hundred objects is all cost.
             gc.freeze()
-            gc.set_threshold(max(COLLECT_EVERY, gc.get_threshold()[0]), *gc.get_threshold()[1:])
+            if 0 < gc.get_threshold()[0] <= PYTHONS_OWN_THRESHOLDS:
+                gc.set_threshold(*COLLECT_THRESHOLDS)
             try:
                 yield state
             finally:
