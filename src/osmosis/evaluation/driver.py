@@ -21,7 +21,6 @@ import orjson
 
 from osmosis.evaluation.rollout_link import LinkBroken, LinkClosed, RolloutLink
 from osmosis.evaluation.strict_json import loads
-from osmosis.event_loop import quiet_turn
 from osmosis.rollout.http_connection import Answer
 from osmosis.wire.errors import RunFailed
 
@@ -139,7 +138,6 @@ async def _admit(link: RolloutLink, rollout_id: str, body: bytes, waiting: _Wait
     while True:
         try:
             async with link.starts:
-                await quiet_turn()
                 waiting.step = "The rollout's server did not answer POST /rollout."
                 answer = await link.request("POST", "/rollout", body=body)
         except LinkBroken as error:

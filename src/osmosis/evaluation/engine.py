@@ -62,6 +62,7 @@ from osmosis.evaluation.rollout_keeper import RolloutKeeper
 from osmosis.evaluation.sample_output import OutputBook
 from osmosis.evaluation.start_up import Started, StartUp
 from osmosis.evaluation.tries import Tries
+from osmosis.event_loop import quiet_turn
 from osmosis.wire.errors import OsmosisError, RunFailed
 from osmosis.wire.runner import RunError
 
@@ -312,7 +313,7 @@ class Evaluation:
         for number in range(lanes):
             self._lanes.append(asyncio.create_task(self._lane()))
             if number % LANES_A_TURN == 0:
-                await asyncio.sleep(0)
+                await quiet_turn()
 
     def _assemble(self, in_flight: int, model_name: str) -> RolloutKeeper:
         """What the lanes work with, and the keeper that stands beside them."""
