@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from tests.chaos.kills import (
     assert_every_sample_once,
     chaos_workspace,
 )
+from tests.chaos.own_worker import own_worker
 
 
 @pytest.mark.timeout(240)
@@ -31,23 +29,9 @@ def test_cut_answers_and_repeated_requests_lose_and_double_nothing(
         CuttingProxy(lab.url, seed=5) as proxy,
     ):
         workspace = chaos_workspace(lab, model, environments)
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "osmosis.worker"],
-            env={
-                **lab.env,
-                "PATH": os.environ["PATH"],
-                "OSMOSIS_WORKER_URL": proxy.url,
-                "OSMOSIS_WORKER_TOKEN_FILE": str(lab.data / "worker-token"),
-                "OSMOSIS_WORKER_DIR": str(lab.data),
-            },
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        with own_worker(lab, proxy.url):
             run = workspace.start(NARROW.config)
             info = workspace.wait(run, limit_s=180)
             assert_every_sample_once(workspace, info)
             assert_every_call_accounted(workspace, run, model)
-        finally:
-            worker.terminate()
-            worker.wait(30)
         assert proxy.cut > 3 and proxy.repeated > 3
