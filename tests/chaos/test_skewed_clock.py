@@ -61,7 +61,7 @@ def test_a_worker_whose_clock_is_wrong_by_an_hour_runs_as_any_other(
 
 
 def assert_moments_fit(workspace: Workspace, info: dict[str, Any]) -> None:
-    """Samples and log entries lie between the submit and the end of the run, in the platform's time."""
+    """Samples and log entries lie between submit and end of the run, in the platform's time."""
     run = info["eval_run"]
     began, ended = seconds(run["created_at"]), seconds(run["completed_at"])
     samples = workspace.api(f"/api/cli/eval-runs/{run['id']}/samples?limit=50")["samples"]
