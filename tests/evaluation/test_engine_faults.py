@@ -21,7 +21,8 @@ def short_waits(monkeypatch):
 async def test_a_key_rejected_in_the_middle_halts_the_run_and_fails_no_sample(world, tmp_path):
     world.faults = [REJECTED]
     scripts = [*["call good"] * 3, *["call rejected fail agent_error"] * 30]
-    outcome, sink = await run(world, tmp_path, rows(*scripts), batch_size=2, selected_rows=33)
+    # One at a time: a success that ends after a refusal would show that the key is good.
+    outcome, sink = await run(world, tmp_path, rows(*scripts), batch_size=1, selected_rows=33)
     assert (outcome.status, outcome.error.kind) == ("failed", "model_key_rejected")
     assert "Renew it." in outcome.error.hint and "pending" in outcome.error.hint
     assert {record.status for record in sink.records} == {"success"}

@@ -68,6 +68,9 @@ from osmosis.wire.runner import RunError
 
 PROGRESS_INTERVAL_S = 0.5
 LANES_A_TURN = 8
+BEGIN_EVERY_S = 0.002
+"""Between two lanes. Those that begin together ask together and are answered together, wave after
+wave, and each then waits for all the others' work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +312,12 @@ class Evaluation:
             await asyncio.gather(*beside, *self._lanes, return_exceptions=True)
 
     async def _begin_lanes(self, lanes: int) -> None:
-        """A few in each turn of the loop, so that whatever else happens is not held up."""
+        """One after the other, so that whatever else happens is not held up."""
         for number in range(lanes):
+            if self._admission.closed:
+                return
             self._lanes.append(asyncio.create_task(self._lane()))
+            await asyncio.sleep(BEGIN_EVERY_S)
             if number % LANES_A_TURN == 0:
                 await quiet_turn()
 
