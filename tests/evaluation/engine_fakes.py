@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,9 @@ class FakeSession:
         self.kept_calls: str | None = None
         self.calls_in_flight = 0
         self.closed = False
+
+    async def calls_ended(self, limit_s: float) -> None:
+        return None
 
     def oldest_call(self) -> None:
         return None
@@ -454,6 +458,7 @@ class FakeRollout:
 CALLS: dict[str, dict[str, Any]] = {
     "good": {"prompt_tokens": 10, "completion_tokens": 5, "cost_usd": 0.01},
     "unpriced": {"prompt_tokens": 10, "completion_tokens": 5},
+    "kept": {"prompt_tokens": 10, "completion_tokens": 5, "cached": True, "upstream_requests": 0},
     "limited": {"http_status": 429, "error_kind": "rate_limit", "error_message": "slow down"},
     "unreachable": {"http_status": 502, "error_kind": "connection", "error_message": "refused"},
     "judged": {"route": "judge", "cost_usd": 0.01},
@@ -463,7 +468,13 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def model_call(**more: Any) -> ModelCall:
-    values = {"model": "fake-model", "started_at": 1.0, "latency_s": 0.1, "http_status": 200}
+    """A call that begins now and is answered at once."""
+    values = {
+        "model": "fake-model",
+        "started_at": time.time(),
+        "latency_s": 0.0,
+        "http_status": 200,
+    }
     return ModelCall(**(values | more))
 
 

@@ -38,6 +38,25 @@ async def test_what_is_in_flight_when_the_run_is_halted_is_finished_and_kept(wor
     assert [(record.row_index, record.reward) for record in sink.records] == [(0, 0.25)]
 
 
+@pytest.mark.parametrize("good", ["call good", "call kept"])
+async def test_an_answer_to_a_call_made_before_the_first_refusal_proves_nothing(
+    world, tmp_path, good
+):
+    """Nor does one that was kept from an earlier run: neither had to do with the key of now."""
+    world.faults = [REJECTED]
+    scripts = [
+        *[f"{good} sleep 0.2"] * 3,
+        *["call rejected sleep 0.08 fail agent_error"] * 3,
+        *([f"{good} sleep 0.01"] if good == "call kept" else []),
+        *["call rejected sleep 0.08 fail agent_error"] * 30,
+    ]
+    outcome, sink = await run(
+        world, tmp_path, rows(*scripts), batch_size=4, selected_rows=len(scripts)
+    )
+    assert outcome.error.kind == "model_key_rejected"
+    assert {record.status for record in sink.records} == {"success"}
+
+
 async def test_refusals_of_single_samples_are_their_own(world, tmp_path):
     """As a moderation by HTTP 403: the model itself answers when it is asked."""
     scripts = ["call rejected fail agent_error"] * 12

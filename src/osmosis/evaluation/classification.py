@@ -155,7 +155,7 @@ def _call_message(call: ModelCall, message: str | None) -> str:
     text = f"The {who} {call.model} failed: {call.error_kind} (HTTP {call.http_status})"
     if call.error_message:
         text += f", {call.error_message}"
-    return f"{text} The rollout then said: {message}" if message else text
+    return f"{text.rstrip('. ')}. The rollout then said: {message}" if message else text
 
 
 def _sentence(message: str | None) -> str:

@@ -3,7 +3,8 @@
 One failed sample proves nothing, so those that fail in a way that may be everybody's are *held*
 instead of recorded, until it is plain which it is:
 
-- a sample gets through to the model: single refusals, and the held ones are recorded as failed;
+- a sample asks after the first of them and gets through to the model: single refusals, and the held
+  ones are recorded as failed;
 - several fail in a row: the engine asks the model itself. When that fails too, the run is halted
   and the held samples stay pending, for nothing was wrong with them. When it answers again after
   an outage, they run once more; when it answers at once, they are recorded after all.
@@ -19,6 +20,9 @@ from osmosis.evaluation.recorder import TryFacts
 from osmosis.evaluation.sample import Sample
 from osmosis.wire.failure_policy import HALT_AFTER_IN_A_ROW, policy_of_call
 from osmosis.wire.samples import ModelCall, Route
+
+REACHED_KINDS = frozenset({"invalid_request", "context_length"})
+"""The model's answer to what it was asked, whoever is to blame for that."""
 
 ROUTES: tuple[Route, ...] = ("policy", "judge")
 
@@ -37,6 +41,8 @@ class _Suspicion:
     in_a_row: int = 0
     threshold: int = HALT_AFTER_IN_A_ROW
     kind: str = ""
+    since: float = 0.0
+    """When the first of them was refused, in unix time."""
     held: list[Ended] = field(default_factory=list)
 
 
@@ -53,16 +59,21 @@ class FaultWatch:
         recorded: list[Ended] = []
         for route in ROUTES:
             suspicion = self._routes[route]
-            outcome = _last_word(ended.facts.calls, route)
-            if outcome is None:
+            call = _last_word(ended.facts.calls, route)
+            if call is None:
                 continue
-            if not outcome:
-                recorded += [] if self.halted else suspicion.held
-                self._routes[route] = _Suspicion()
+            kind = _shared_fault(call)
+            if kind is None:
+                # One that was on its way already knows nothing of a key rejected since then.
+                if not suspicion.in_a_row or _asked_at(call) >= suspicion.since:
+                    recorded += [] if self.halted else suspicion.held
+                    self._routes[route] = _Suspicion()
                 continue
+            if not suspicion.in_a_row:
+                suspicion.since = _asked_at(call) + call.latency_s
             suspicion.in_a_row += 1
-            suspicion.kind = outcome
-            if self._is_hit(ended, outcome):
+            suspicion.kind = kind
+            if self._is_hit(ended, kind):
                 if not self.halted:
                     suspicion.held.append(ended)
                 return recorded
@@ -112,19 +123,26 @@ def passes_by_itself(kind: str) -> bool:
     return policy_of_call(kind).retry == "call"
 
 
-def _last_word(calls: Sequence[ModelCall], route: Route) -> str | None:
-    """The last call that says something of the route: the kind of a fault that may be everybody's,
-    "" when the model was reached, None when there is no such call."""
+def _last_word(calls: Sequence[ModelCall], route: Route) -> ModelCall | None:
+    """The last call that says something of the model: it reached it, or failed as all may."""
     for call in reversed(calls):
-        if call.route != route:
+        if call.route != route or call.cached or call.replayed:
             continue
-        if call.error_kind is None:
-            return ""
+        if call.error_kind is None or call.error_kind in REACHED_KINDS:
+            return call
         policy = policy_of_call(call.error_kind)
-        if policy.halts is not None:
-            return call.error_kind
-        if policy.fault == "provider" or call.error_kind == "invalid_request":
-            return ""
-        if call.error_kind == "context_length":
-            return ""
+        if policy.halts is not None or policy.fault == "provider":
+            return call
     return None
+
+
+def _shared_fault(call: ModelCall) -> str | None:
+    """The kind of a fault that may be everybody's; None when the model was reached."""
+    if call.error_kind is None or policy_of_call(call.error_kind).halts is None:
+        return None
+    return call.error_kind
+
+
+def _asked_at(call: ModelCall) -> float:
+    """When the provider was asked: what came before was a wait of ours."""
+    return call.started_at + call.queue_s

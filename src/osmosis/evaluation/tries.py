@@ -35,6 +35,8 @@ from osmosis.evaluation.sample_output import OutputBook
 
 MAX_LOST_TRIES = 3
 LOST_TRY_DELAY_S = 0.5
+CALLS_END_S = 1.0
+"""For calls that are cancelled at the end of a try; what they cost is part of it."""
 SLOW_SAMPLE_S = 30.0
 """From here on the run names the sample that it is waiting for."""
 
@@ -182,12 +184,10 @@ class Tries:
         """No more model calls in this try; note those made and what was printed."""
         facts.end()
         session.close()
-        # One turn of the loop for the pipe's last lines, more for calls being cancelled.
+        # One turn of the loop for the pipe's last lines.
         await asyncio.sleep(0)
-        for _ in range(20):
-            if not session.calls_in_flight:
-                break
-            await asyncio.sleep(0)
+        if session.calls_in_flight:
+            await session.calls_ended(CALLS_END_S)
         facts.calls = session.calls
         facts.kept_calls = session.kept_calls
         if facts.stored is not None:

@@ -236,6 +236,23 @@ async def test_a_closed_session_answers_410_and_ends_the_call_in_flight(make_ben
     assert upstream.hits == 1
 
 
+async def test_a_call_that_is_ended_is_waited_for_until_it_is_recorded(make_bench, upstream):
+    async def hangs(request, sent):
+        await asyncio.sleep(60)
+
+    upstream.answers = [hangs]
+    bench = await make_bench()
+    pending = asyncio.create_task(bench.post())
+    await until(lambda: upstream.in_flight == 1)
+    await bench.session.calls_ended(0.01)
+    assert bench.session.calls_in_flight == 1, "as long as it was told, and no longer"
+    bench.session.close()
+    async with asyncio.timeout(5):
+        await bench.session.calls_ended(60)
+    assert [c.error_kind for c in bench.session.calls] == ["session_closed"]
+    await pending
+
+
 async def test_a_client_that_hangs_up_cancels_the_upstream_call_and_is_recorded(
     make_bench, upstream
 ):

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from osmosis.evaluation.gateway.asked import Asked, Askings, Place
 from osmosis.evaluation.gateway.chat import ChatRequest
@@ -53,6 +54,7 @@ class GatewaySession:
         self._on_call = on_call
         self._calls: list[ModelCall | None] = []
         self._running: dict[asyncio.Task[object], tuple[Route, float]] = {}
+        self._all_ended: asyncio.Future[None] | None = None
 
     @property
     def calls(self) -> list[ModelCall]:
@@ -77,6 +79,15 @@ class GatewaySession:
         for task in self._running:
             task.cancel()
 
+    async def calls_ended(self, limit_s: float) -> None:
+        """Wait until the running calls are recorded, for so long at most."""
+        if not self._running:
+            return
+        self._all_ended = asyncio.get_running_loop().create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._all_ended
+
     def ask(self, chat: ChatRequest) -> Asked:
         """Place a request that has its defaults among the sample's others."""
         return self._askings[chat.route].ask(fingerprint_of(chat, self._redactor))
@@ -99,3 +110,5 @@ class GatewaySession:
         self._calls[number] = call
         if self._on_call is not None:
             self._on_call(call)
+        if self._all_ended is not None and not (self._running or self._all_ended.done()):
+            self._all_ended.set_result(None)
