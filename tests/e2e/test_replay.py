@@ -73,6 +73,8 @@ def test_the_same_config_again_asks_no_model(beta: Workspace, model: str) -> Non
     assert second["results"]["saved_calls"] == 2 * ROWS
     assert second["results"]["cost_usd"] == 0.0
     run = second["eval_run"]["name"]
+    shown = beta.osmosis("eval", "show", run, "0").stdout
+    assert "$0.00, from the cache, saved unknown" in shown
     detail = beta.api(f"/api/cli/eval-runs/{run}/samples/0/0")
     (call,) = detail["calls"]
     assert call["cached"] is True

@@ -109,6 +109,9 @@ def _call(call: Item) -> str:
         spent = (count(call.get(key)) for key in ("prompt_tokens", "completion_tokens"))
         parts.append(" + ".join(spent) + " tokens")
     parts.append(money(call.get("cost_usd")))
+    if call.get("cached") or call.get("replayed"):
+        source = "from the cache" if call.get("cached") else "replayed"
+        parts.append(f"{source}, saved {money(call.get('saved_usd'))}")
     if queue_s >= 0.05:
         parts.append(f"queued {milliseconds(queue_s * 1000)}")
     if call.get("error_kind"):
