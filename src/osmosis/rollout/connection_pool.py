@@ -10,8 +10,6 @@ from osmosis.rollout.http_connection import Answer, HttpConnection
 
 KEEPALIVE_S = 3.0
 """Below the 5 s after which uvicorn closes an idle connection: no request on a dying one."""
-
-
 CLOSED_A_TURN = 32
 """Closing a thousand in one turn of the loop holds everything else up, at both their ends."""
 

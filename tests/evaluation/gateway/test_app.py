@@ -216,7 +216,9 @@ async def test_wrong_bearer_unknown_rollout_and_unknown_path(make_bench, upstrea
     assert bench.session.calls == []
 
 
-async def test_a_closed_session_answers_410_and_ends_the_call_in_flight(make_bench, upstream):
+async def hanging_call(make_bench, upstream):
+    """A gateway, and a call of it that the provider has and does not answer."""
+
     async def hangs(request, sent):
         await asyncio.sleep(60)
 
@@ -224,6 +226,11 @@ async def test_a_closed_session_answers_410_and_ends_the_call_in_flight(make_ben
     bench = await make_bench()
     pending = asyncio.create_task(bench.post())
     await until(lambda: upstream.in_flight == 1)
+    return bench, pending
+
+
+async def test_a_closed_session_answers_410_and_ends_the_call_in_flight(make_bench, upstream):
+    bench, pending = await hanging_call(make_bench, upstream)
     assert bench.session.calls_in_flight == 1
     bench.session.close()
     status, body, _ = await pending
@@ -237,13 +244,7 @@ async def test_a_closed_session_answers_410_and_ends_the_call_in_flight(make_ben
 
 
 async def test_a_call_that_is_ended_is_waited_for_until_it_is_recorded(make_bench, upstream):
-    async def hangs(request, sent):
-        await asyncio.sleep(60)
-
-    upstream.answers = [hangs]
-    bench = await make_bench()
-    pending = asyncio.create_task(bench.post())
-    await until(lambda: upstream.in_flight == 1)
+    bench, pending = await hanging_call(make_bench, upstream)
     await bench.session.calls_ended(0.01)
     assert bench.session.calls_in_flight == 1, "as long as it was told, and no longer"
     bench.session.close()
@@ -256,13 +257,7 @@ async def test_a_call_that_is_ended_is_waited_for_until_it_is_recorded(make_benc
 async def test_a_client_that_hangs_up_cancels_the_upstream_call_and_is_recorded(
     make_bench, upstream
 ):
-    async def hangs(request, sent):
-        await asyncio.sleep(60)
-
-    upstream.answers = [hangs]
-    bench = await make_bench()
-    pending = asyncio.create_task(bench.post())
-    await until(lambda: upstream.in_flight == 1)
+    bench, pending = await hanging_call(make_bench, upstream)
     pending.cancel()
     await asyncio.wait_for(upstream.broken_off.wait(), 5)
     await until(lambda: bool(bench.session.calls))
